@@ -1,0 +1,75 @@
+"""The contract of a Family: it knows Sites of one kind. Knows nothing of tuning."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from grainshift.core.choice import Choice
+from grainshift.core.conditions import Conditions
+from grainshift.core.forecast import Forecast, Limits
+from grainshift.core.machine import Machine
+from grainshift.core.site import Place, Site
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Work for a builder in another process: `function` of `module`, given JSON arguments.
+
+    It runs in an empty folder of its own and leaves there what the family then loads.
+    """
+
+    module: str
+    function: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """A Choice ready to run: call `run` as the Site's baseline would be called."""
+
+    run: Callable[..., Any]
+    held_bytes: int = 0
+    place: Place = Place.CALLER
+    close: Callable[[], None] | None = None
+
+
+class Door(Protocol):
+    """What a family calls from inside the model: a Slot, seen from a Site."""
+
+    def call(self, bucket: str, work: float, /, *args: Any) -> Any:
+        """Run the live Choice of this bucket, or the one whose turn it is."""
+
+
+class Family(Protocol):
+    """Knows Sites of one kind: finds them, offers Choices, forecasts and builds them.
+
+    A family whose layers are decided together finds one Site with `parts` and offers plans.
+    """
+
+    @property
+    def name(self) -> str:
+        """The family's word in the vocabulary."""
+
+    @property
+    def policy(self) -> str:
+        """The policy it uses unless the user names another."""
+
+    def find(self, model: Any) -> tuple[Sequence[Site], Sequence[tuple[str, str]]]:
+        """The Sites in a model, and (path, reason) of each place that cannot be one."""
+
+    def offer(self, site: Site, bucket: str, limits: Limits) -> tuple[Choice, ...]:
+        """The Choices at a Site for shapes of a bucket, the baseline first."""
+
+    def forecast(
+        self, site: Site, bucket: str, choice: Choice, machine: Machine, conditions: Conditions
+    ) -> Forecast:
+        """What a Choice is expected to cost."""
+
+    def recipe(self, site: Site, bucket: str, choice: Choice) -> Recipe | None:
+        """What another process must do first; None when building is instant."""
+
+    def build(self, model: Any, site: Site, bucket: str, choice: Choice, folder: str) -> Runner:
+        """Make a Choice ready to run, from what the recipe left in `folder`."""
+
+    def install(self, model: Any, site: Site, door: Door) -> Callable[[], None]:
+        """Send the Site's calls through a Slot; the answer undoes it."""

@@ -1,0 +1,83 @@
+"""Settings: everything a user can turn, in one frozen dataclass. Reads no environment."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+
+def _refuse(name: str, value: Any, would_do: str) -> None:
+    raise ValueError(f"settings: {name}={value!r} will not do; give {would_do}")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How cautiously, how eagerly and by which policies Grainshift tunes.
+
+    explore_share: share of the baseline time seen so far that exploring may cost.
+    probe_share: largest share of calls that re-measure the baseline beside the live Choice.
+    margin: relative gain that a Choice must prove before it goes live.
+    confidence: probability with which every proof holds, however often it is looked at.
+    warm_calls: calls of the baseline before the first trial.
+    canary_calls: calls of a new Choice before it may go live, and before it is given up.
+    watch_calls: calls after going live in which the baseline is re-measured more often.
+    dwell_s: shortest time between two voluntary switches of one Site.
+    switches_per_window: most voluntary switches of one Site in a window.
+    window_s: length of that window.
+    backoff: factor by which the wait grows before a rejected Choice is tried again.
+    retry_calls: calls before a rejected Choice is tried again for the first time.
+    drift_slack: CUSUM slack k, in standard deviations.
+    drift_limit: CUSUM limit h, in standard deviations.
+    build_share: most that building may cost, as a share of the time the Site has run.
+    rounding_ratio: largest relative error that counts as rounding.
+    epsilon: share of proposals drawn at random from the allowed set.
+    seed: seed of every random draw.
+    segment_s: shortest stretch of a sequence that a recurrent layer runs between decisions.
+    drain_s: longest time that Readings wait in a Slot's ring.
+    sense_s: time between two samples of the machine's Conditions.
+    builders: processes that may build at the same time.
+    build_timeout_s: longest a build may take before it is given up.
+    journal_bytes: most that the Journal may take on disk.
+    """
+
+    explore_share: float = 0.02
+    probe_share: float = 0.02
+    margin: float = 0.01
+    confidence: float = 0.95
+    warm_calls: int = 8
+    canary_calls: tuple[int, int, int] = (1, 8, 64)
+    watch_calls: int = 64
+    dwell_s: float = 0.25
+    switches_per_window: int = 8
+    window_s: float = 30.0
+    backoff: float = 2.0
+    retry_calls: int = 500
+    drift_slack: float = 0.5
+    drift_limit: float = 8.0
+    build_share: float = 0.5
+    rounding_ratio: float = 1e-4
+    epsilon: float = 0.05
+    seed: int = 0
+    segment_s: float = 0.002
+    drain_s: float = 0.02
+    sense_s: float = 0.5
+    builders: int = 1
+    build_timeout_s: float = 300.0
+    journal_bytes: int = 64 << 20
+
+    def __post_init__(self) -> None:
+        for name in ("explore_share", "probe_share", "margin", "epsilon", "build_share"):
+            value = getattr(self, name)
+            if not 0.0 <= value <= 1.0:
+                _refuse(name, value, "a share from 0 to 1")
+        if not 0.5 <= self.confidence < 1.0:
+            _refuse("confidence", self.confidence, "a probability from 0.5 to below 1")
+        if len(self.canary_calls) != 3 or list(self.canary_calls) != sorted(self.canary_calls):
+            _refuse("canary_calls", self.canary_calls, "three rising counts such as (1, 8, 64)")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name not in ("canary_calls",) and value < 0:
+                _refuse(field.name, value, "a number that is not negative")
+        for name in ("warm_calls", "builders", "switches_per_window"):
+            if getattr(self, name) < 1:
+                _refuse(name, getattr(self, name), "at least 1")
+        if self.backoff < 1.0:
+            _refuse("backoff", self.backoff, "a factor of at least 1")
