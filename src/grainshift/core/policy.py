@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from grainshift.core.choice import Choice
 from grainshift.core.proposal import Lesson, Proposal, Query
 
 Arrays = Mapping[str, NDArray[np.generic]]
@@ -31,8 +32,8 @@ class Policy(Protocol):
     def learn(self, lessons: Sequence[Lesson]) -> None:
         """Take in what came of earlier answers."""
 
-    def actor(self) -> Actor | None:
-        """A copy that can answer inside a call, or None when this policy does not."""
+    def actor(self, choices: tuple[Choice, ...]) -> Actor | None:
+        """A frozen copy for these Choices that answers inside a call; None when there is none."""
 
     def arrays(self) -> Arrays:
         """All that was learnt, as plain arrays."""
