@@ -59,10 +59,14 @@ class Sensed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Read(CaseEvent):
-    """Runs were measured; `calls` counts the live runs that `readings` stand for."""
+    """Runs were measured. A busy Slot samples its live runs, so their totals are told apart:
+    `calls` live runs took `live_s` seconds for `live_work` units of work.
+    """
 
     readings: tuple[Reading, ...]
     calls: int = 0
+    live_s: float = 0.0
+    live_work: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

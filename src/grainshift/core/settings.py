@@ -13,6 +13,7 @@ class Settings:
     """How cautiously, how eagerly and by which policies Grainshift tunes.
 
     explore_share: share of the baseline time seen so far that exploring may cost.
+    opening_calls: baseline calls' worth that exploring may cost before that share has accrued.
     probe_share: largest share of calls that re-measure the baseline beside the live Choice.
     margin: relative gain that a Choice must prove before it goes live.
     confidence: probability with which every proof holds, however often it is looked at.
@@ -39,6 +40,7 @@ class Settings:
     """
 
     explore_share: float = 0.02
+    opening_calls: float = 4.0
     probe_share: float = 0.02
     margin: float = 0.01
     confidence: float = 0.95

@@ -1,0 +1,1 @@
+"""Where Choices run and are built: Slots, and builders in other processes."""

@@ -1,0 +1,136 @@
+"""Takes Readings into a Case: levels, drift, paired blocks and the ledger. Decides nothing."""
+
+import math
+from dataclasses import replace
+
+from grainshift.core.events import Read
+from grainshift.core.reading import Reading
+from grainshift.core.settings import Settings
+from grainshift.tuner.evidence import Cusum, Level
+from grainshift.tuner.rules import settle_pending, spend
+from grainshift.tuner.state import BASELINE, Block, Case, Trial
+
+_STEADY = 8  # runs before a level is trusted to tell drift
+_OPEN_BLOCKS = 16  # blocks of a trial that may be incomplete at once, when threads interleave
+_WORK_MEMORY = 0.1
+
+
+def take(settings: Settings, case: Case, event: Read) -> Case:
+    """The Case after these Readings."""
+    case = _count(case, event)
+    for reading in event.readings:
+        if reading.seconds <= 0.0 or not 0 <= reading.arm < len(case.arms):
+            continue
+        case = _take_trial(case, reading) if reading.trial else _take_live(settings, case, reading)
+    return case
+
+
+def _count(case: Case, event: Read) -> Case:
+    ledger, live = case.ledger, case.live
+    ran_s = ledger.ran_s + event.live_s
+    work = case.work
+    if event.calls:
+        per_call = event.live_work / event.calls
+        work = per_call if not case.calls else work + _WORK_MEMORY * (per_call - work)
+    if live == BASELINE or not case.baseline.count:
+        ledger = replace(ledger, ran_s=ran_s, baseline_s=ledger.baseline_s + event.live_s)
+    else:
+        ledger = replace(
+            ledger,
+            ran_s=ran_s,
+            baseline_s=ledger.baseline_s + event.live_work * case.baseline.unit_s,
+            pending_s=ledger.pending_s + event.live_s,
+            pending_work=ledger.pending_work + event.live_work,
+        )
+    return replace(case, calls=case.calls + event.calls, work=work, ledger=ledger)
+
+
+def _take_live(settings: Settings, case: Case, reading: Reading) -> Case:
+    if reading.arm != case.live:  # it was under way when the live Choice changed
+        return case
+    log_unit_s = math.log(reading.unit_s)
+    level, drift = case.level, case.drift
+    if level.count >= _STEADY:
+        drift = drift.add(level.standard(log_unit_s), settings.drift_slack)
+    case = replace(case, level=level.add(log_unit_s), drift=drift)
+    if case.live == BASELINE:
+        case = replace(case, baseline=case.baseline.add(log_unit_s))
+    return case
+
+
+def _take_trial(case: Case, reading: Reading) -> Case:
+    case = _charge(case, reading)
+    log_unit_s = math.log(reading.unit_s)
+    if reading.arm == BASELINE:
+        case = replace(case, baseline=case.baseline.add(log_unit_s))
+    for name in ("trial", "probe"):
+        trial: Trial | None = getattr(case, name)
+        if trial is not None and trial.number == reading.trial:
+            filled = _fill(trial, reading.block, (reading.arm, log_unit_s), case.live)
+            case = settle_pending(case) if filled.done > trial.done else case
+            case = _set_trial(case, name, filled)
+    return case
+
+
+def _set_trial(case: Case, name: str, trial: Trial) -> Case:
+    return replace(case, trial=trial) if name == "trial" else replace(case, probe=trial)
+
+
+def _charge(case: Case, reading: Reading) -> Case:
+    ledger = replace(case.ledger, ran_s=case.ledger.ran_s + reading.seconds)
+    expected_s = reading.work * case.baseline.unit_s if case.baseline.count else reading.seconds
+    if reading.arm == BASELINE:
+        ledger = replace(ledger, baseline_s=ledger.baseline_s + reading.seconds)
+    elif reading.arm == case.live:
+        ledger = replace(
+            ledger,
+            baseline_s=ledger.baseline_s + expected_s,
+            pending_s=ledger.pending_s + reading.seconds,
+            pending_work=ledger.pending_work + reading.work,
+        )
+    else:
+        ledger = replace(ledger, baseline_s=ledger.baseline_s + expected_s)
+        ledger = spend(ledger, reading.seconds - expected_s)
+    return replace(case, calls=case.calls + 1, ledger=ledger)
+
+
+def _fill(trial: Trial, number: int, run: tuple[int, float], live: int) -> Trial:
+    found = next((block for block in trial.blocks if block.number == number), Block(number))
+    block = replace(found, runs=(*found.runs, run))
+    others = tuple(other for other in trial.blocks if other.number != number)
+    if len(block.runs) < len(trial.order):
+        return replace(trial, blocks=(*others, block)[-_OPEN_BLOCKS:])
+    over_live, over_baseline = _mean(block, live), _mean(block, BASELINE)
+    own = _mean(block, trial.arm)
+    return replace(
+        trial,
+        blocks=others,
+        done=trial.done + 1,
+        gains=(*trial.gains, over_live - own),
+        baseline_gains=(*trial.baseline_gains, over_baseline - own),
+    )
+
+
+def _mean(block: Block, arm: int) -> float:
+    times = [log_unit_s for run_arm, log_unit_s in block.runs if run_arm == arm]
+    return sum(times) / len(times) if times else 0.0
+
+
+def forget(case: Case) -> Case:
+    """The Case after its level moved: what was proven before may hold no longer."""
+    arms = tuple(
+        replace(arm, rejections=0, wait_until_calls=0, gain=None, gain_low=None)
+        for arm in case.arms
+    )
+    stale = replace(case.baseline, count=min(case.baseline.count, 2))
+    baseline = Level() if case.live == BASELINE else stale
+    return replace(
+        case,
+        arms=arms,
+        baseline=baseline,
+        level=Level(),
+        drift=Cusum(),
+        gains=(),
+        next_ask_calls=case.calls,
+        next_probe_calls=case.calls,
+    )

@@ -1,0 +1,155 @@
+"""The tuner as a pure function: (state, event) -> (state, instructions).
+
+Knows no clock, thread, torch, disk or environment: those arrive as events and leave as
+instructions, so that any run can be played again from its Journal.
+"""
+
+from dataclasses import replace
+from types import MappingProxyType
+
+from grainshift.core.events import (
+    AnyEvent,
+    Built,
+    Compared,
+    Extended,
+    Failed,
+    Frozen,
+    Lost,
+    Offer,
+    Opened,
+    Proposed,
+    Read,
+    Sensed,
+)
+from grainshift.core.forecast import Limits
+from grainshift.core.guard import Guard
+from grainshift.core.instructions import AnyInstruction, Note
+from grainshift.core.settings import Settings
+from grainshift.tuner import rules, search
+from grainshift.tuner.intake import take
+from grainshift.tuner.state import Arm, Case, Instructions, Phase, State
+
+Outcome = tuple[State, Instructions]
+
+
+def begin(settings: Settings, limits: Limits, guards: tuple[Guard, ...]) -> State:
+    """The state before anything happened."""
+    return State(settings, limits, guards)
+
+
+def step(state: State, event: AnyEvent) -> Outcome:
+    """What an event changes, and what is to be done about it."""
+    match event:
+        case Opened():
+            return _open(state, event)
+        case Sensed():
+            return replace(state, conditions=event.conditions), ()
+        case Frozen():
+            return _freeze(state, event.at_s)
+        case Lost():
+            kept = {key: case for key, case in state.cases.items() if key[0] != event.site_key}
+            return replace(state, cases=MappingProxyType(kept)), ()
+        case Failed():
+            return _fail(state, event)
+        case _:
+            case = state.cases.get((event.site_key, event.bucket))
+            return (state, ()) if case is None else _at_case(state, case, event)
+
+
+def settled(state: State) -> bool:
+    """Whether exploring is over everywhere, until something changes."""
+    return all(
+        state.frozen
+        or (
+            case.phase is Phase.IDLE
+            and not any(rules.is_waiting(state, case, n) for n in range(len(case.arms)))
+        )
+        for case in state.cases.values()
+    )
+
+
+def _put(state: State, case: Case) -> State:
+    return replace(state, cases=MappingProxyType({**state.cases, case.key: case}))
+
+
+def _arms(state: State, site_key: str, offers: tuple[Offer, ...]) -> tuple[Arm, ...]:
+    outlawed = state.quarantine
+    return tuple(
+        Arm(offer, quarantined=(site_key, str(offer.choice)) in outlawed) for offer in offers
+    )
+
+
+def _open(state: State, event: Opened) -> Outcome:
+    arms = _arms(state, event.site.key, event.offers)
+    case = Case(event.site, event.bucket, (replace(arms[0], built=True, compared=True), *arms[1:]))
+    return _put(state, case), ()
+
+
+def _freeze(state: State, at_s: float) -> Outcome:
+    state = replace(state, frozen=True)
+    out: list[AnyInstruction] = []
+    for case in tuple(state.cases.values()):
+        if case.phase is Phase.TRYING or case.probe is not None:
+            dropped, said = search.stop(case)
+            state = _put(state, dropped)
+            out.extend(said)
+    return state, tuple(out)
+
+
+def _fail(state: State, event: Failed) -> Outcome:
+    """A Choice failed at a Site: it is out in every bucket of it."""
+    failed_in = state.cases.get((event.site_key, event.bucket))
+    if failed_in is None or not 0 < event.arm < len(failed_in.arms):
+        return state, ()
+    choice = failed_in.arms[event.arm].offer.choice
+    state = replace(state, quarantine=state.quarantine | {(event.site_key, str(choice))})
+    out: list[AnyInstruction] = []
+    for case in tuple(state.cases.values()):
+        if case.site.key == event.site_key:
+            for number, arm in enumerate(case.arms):
+                if arm.offer.choice == choice and not arm.quarantined:
+                    reason = f"{event.kind}: {event.reason}"
+                    after, said = search.quarantine(state, case, number, event.at_s, reason)
+                    state = _put(state, after)
+                    out.extend(said)
+    return state, tuple(out)
+
+
+def _at_case(state: State, case: Case, event: AnyEvent) -> Outcome:
+    out: list[AnyInstruction] = []
+    match event:
+        case Read():
+            case = take(state.settings, case, event)
+        case Proposed():
+            case, out = search.proposed(state, case, event.proposal.arm)
+        case Built():
+            case, out = search.built(state, case, event.arm)
+        case Extended():
+            arms = _arms(state, event.site_key, event.offers)
+            case = replace(case, arms=case.arms + arms)
+        case Compared():
+            return _compare(state, case, event)
+    case, said = search.look(state, case, event.at_s)
+    return _put(state, case), (*out, *said)
+
+
+def _compare(state: State, case: Case, event: Compared) -> Outcome:
+    ledger = rules.spend(case.ledger, event.choice_s)
+    baseline_s = ledger.baseline_s + event.baseline_s
+    ran_s = ledger.ran_s + event.baseline_s + event.choice_s
+    ledger = replace(ledger, baseline_s=baseline_s, ran_s=ran_s)
+    case = replace(case, calls=case.calls + 1, ledger=ledger)
+    choice = case.arms[event.arm].offer.choice
+    for guard in state.guards:
+        verdict = guard.accept(choice, event)
+        if not verdict.admitted:
+            state = _put(state, case)
+            failed = Failed(
+                event.at_s, *case.key, event.arm, "wrong", f"{verdict.guard}: {verdict.reason}"
+            )
+            return _fail(state, failed)
+    if event.arm == case.live:
+        return _put(state, case), (Note(*case.key, f"{choice} checked: {event.error_ratio:.2g}"),)
+    ratio = event.choice_s / max(event.baseline_s, 1e-12)
+    case, out = search.compared(state, case, event.arm, ratio)
+    return _put(state, case), tuple(out)

@@ -1,0 +1,124 @@
+"""What may be tried in a Case, and what it may cost: the allowed set and the budget. Pure."""
+
+import math
+from dataclasses import replace
+
+from grainshift.core.proposal import Query
+from grainshift.tuner.state import BASELINE, Arm, Case, Ledger, State
+
+_TRUSTED_SPREAD = 0.1
+
+
+def budget_s(state: State, case: Case) -> float:
+    """Seconds that exploring in this Case may still cost."""
+    settings, ledger = state.settings, case.ledger
+    share = settings.explore_share * ledger.baseline_s
+    opening = settings.opening_calls * case.call_s if math.isfinite(case.call_s) else 0.0
+    return share + opening - ledger.spent_s - ledger.debt_s
+
+
+def pessimistic_ratio(arm: Arm) -> float:
+    """The time over the baseline's that an Arm may well take: as measured, else as forecast."""
+    if arm.gain is not None:
+        return math.exp(2.0 * _TRUSTED_SPREAD - arm.gain)
+    return arm.offer.forecast.pessimistic_ratio
+
+
+def opening_cost_s(case: Case, arm: Arm) -> float:
+    """Seconds beyond the baseline that an Arm's first runs may cost."""
+    ratio = pessimistic_ratio(arm)
+    compare = 0.0 if arm.compared else ratio
+    return (compare + 2.0 * max(ratio - 1.0, 0.0)) * case.call_s
+
+
+def refusal(state: State, case: Case, number: int) -> str:
+    """Why an Arm may not be tried now; empty when it may."""
+    arm = case.arms[number]
+    if arm.quarantined:
+        return "in quarantine"
+    if number in (case.live, BASELINE):
+        return "live already" if number == case.live else "the baseline needs no trial"
+    if case.calls < arm.wait_until_calls:
+        return f"rejected, tried again after call {arm.wait_until_calls}"
+    if arm.offer.forecast.build_s > state.settings.build_share * case.ledger.ran_s:
+        return f"building takes {arm.offer.forecast.build_s:.3g} s, not yet worth it"
+    for guard in state.guards:
+        verdict = guard.admit(arm.offer, case.call_s, state.conditions)
+        if not verdict.admitted:
+            return f"{verdict.guard}: {verdict.reason}"
+    if opening_cost_s(case, arm) > budget_s(state, case):
+        return "over the budget for exploring"
+    return ""
+
+
+def is_waiting(state: State, case: Case, number: int) -> bool:
+    """Whether an Arm is still to be tried: neither live, nor told, nor refused for good."""
+    arm = case.arms[number]
+    if arm.quarantined or number in (case.live, BASELINE) or case.calls < arm.wait_until_calls:
+        return False
+    return all(g.admit(arm.offer, case.call_s, state.conditions).admitted for g in state.guards)
+
+
+def make_query(state: State, case: Case, mask: tuple[bool, ...]) -> Query:
+    """The question to the Policy: which of the allowed Choices next?"""
+    features = tuple(value for _, value in case.site.features)
+    conditions = tuple(figure.value for figure in state.conditions.figures)
+    return Query(
+        case.site.key,
+        case.bucket,
+        features + conditions,
+        tuple(arm.offer.choice for arm in case.arms),
+        mask,
+        tuple(_expected_gain(arm) for arm in case.arms),
+        case.live,
+    )
+
+
+def _expected_gain(arm: Arm) -> float:
+    for known in (arm.gain, arm.offer.remembered):
+        if known is not None:
+            return known
+    return arm.offer.forecast.log_gain
+
+
+def error_of(state: State, case: Case, arm: Arm) -> float:
+    """How likely a proof about this Arm may be wrong, shared over Arms and repeated trials."""
+    others = max(len(case.arms) - 1, 1)
+    return (1.0 - state.settings.confidence) / (others * (arm.rejections + 1) ** 2)
+
+
+def may_switch(state: State, case: Case, at_s: float) -> bool:
+    """Hysteresis: the dwell time is over and this window has a switch left."""
+    settings = state.settings
+    if case.switched_s and at_s - case.switched_s[-1] < settings.dwell_s:
+        return False
+    recent = [s for s in case.switched_s if at_s - s < settings.window_s]
+    return len(recent) < settings.switches_per_window
+
+
+def probe_interval(state: State, case: Case) -> int:
+    """Calls until the live Choice is measured beside the baseline again.
+
+    Never so far that a baseline which doubled its speed unseen would cost more than the budget.
+    """
+    settings = state.settings
+    if settings.probe_share <= 0.0:
+        return 1 << 60
+    longest = math.ceil(2.0 / settings.probe_share)
+    if case.calls < case.watch_until_calls:
+        longest = max(settings.canary_calls[1], 1)
+    affordable = budget_s(state, case) / (0.5 * case.call_s) if case.call_s > 0.0 else 0.0
+    return int(min(max(affordable, 4.0), longest))
+
+
+def settle_pending(case: Case) -> Case:
+    """Charge the live runs since the last probe against what the baseline would have taken."""
+    ledger = case.ledger
+    excess_s = ledger.pending_s - ledger.pending_work * case.baseline.unit_s
+    debt_s = max(0.0, ledger.debt_s + excess_s)
+    return replace(case, ledger=replace(ledger, debt_s=debt_s, pending_s=0.0, pending_work=0.0))
+
+
+def spend(ledger: Ledger, seconds: float) -> Ledger:
+    """The ledger after exploring cost (or saved) some seconds."""
+    return replace(ledger, spent_s=max(0.0, ledger.spent_s + seconds))
