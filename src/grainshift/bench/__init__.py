@@ -1,0 +1,1 @@
+"""Measures Grainshift beside its peers. Knows nothing of how a model is tuned."""

@@ -1,0 +1,81 @@
+"""Sets ours beside every peer on one workload, each at its best thread setting.
+
+Knows nothing of how either runs the model.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from grainshift.bench.contender import Contender, Workload
+from grainshift.bench.measure import Plan, measure, row
+from grainshift.bench.peer import Peer, PeerUnavailable
+from grainshift.bench.peers import PEERS
+from grainshift.bench.row import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Whom to meet and how: the peers, the cores there are, and the time to spend."""
+
+    cores: int
+    plan: Plan
+    peers: tuple[Peer, ...] = PEERS
+
+
+def contest(workload: Workload, ours: Peer, field: Field, limit_s: float | None = None) -> Row:
+    """One Row of median times: ours with every core, beside each peer at its best setting."""
+    notes = []
+    with ExitStack() as stack:
+        ready = {"": stack.enter_context(Contender(workload, ours, field.cores))}
+        notes.append(_note("ours", ready[""]))
+        for peer in field.peers:
+            try:
+                ready[peer.name] = stack.enter_context(best_setting(workload, peer, field))
+                notes.append(_note(peer.name, ready[peer.name]))
+            except PeerUnavailable as reason:
+                notes.append(f"{peer.name} not there: {reason}")
+        timings = measure({name: c.turn for name, c in ready.items()}, field.plan, time.monotonic)
+    mine = timings.pop("")
+    return row(workload.name, "median", mine, timings, limit_s=limit_s, notes="; ".join(notes))
+
+
+def best_setting(workload: Workload, peer: Peer, field: Field) -> Contender:
+    """The peer at the number of threads with which it is fastest here; the others are closed."""
+    settings = thread_settings(field.cores)
+    contenders: dict[str, Contender] = {}
+    try:
+        for threads in settings:
+            contenders[str(threads)] = Contender(workload, peer, threads)
+        best = _fastest(contenders, field.plan)
+    except BaseException:
+        _close(contenders.values())
+        raise
+    _close(contender for name, contender in contenders.items() if name != best)
+    return contenders[best]
+
+
+def thread_settings(cores: int) -> Sequence[int]:
+    """Every number of threads on a small machine; on a larger one the doublings, and all cores."""
+    if cores <= 4:
+        return range(1, cores + 1)
+    doublings = [1 << power for power in range(cores.bit_length()) if 1 << power < cores]
+    return [*doublings, cores]
+
+
+def _fastest(contenders: dict[str, Contender], plan: Plan) -> str:
+    if len(contenders) == 1:
+        return next(iter(contenders))
+    short = replace(plan, blocks=9, budget_s=plan.budget_s / 5)
+    timings = measure({name: c.turn for name, c in contenders.items()}, short, time.monotonic)
+    return min(timings, key=lambda name: timings[name].median)
+
+
+def _close(contenders: Iterable[Contender]) -> None:
+    for contender in contenders:
+        contender.close()
+
+
+def _note(name: str, contender: Contender) -> str:
+    return f"{name} {contender.threads} threads, error {contender.error_ratio:.1g}"

@@ -1,0 +1,39 @@
+"""The contract of a Peer: another way to run a model, to be measured beside ours."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from torch import Tensor, nn
+
+from grainshift.core.errors import GrainshiftError
+
+Inputs = tuple[Tensor, ...]
+Run = Callable[[], Any]
+Prepare = Callable[[nn.Module, Inputs, int], Run]
+
+
+class PeerUnavailable(GrainshiftError):
+    """A peer cannot run here: a package is missing, or it refuses the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A way to run a model: `prepare` takes model, inputs and threads, and answers one call.
+
+    It has a process to itself, with PyTorch's threads already set. What the call returns is
+    compared with eager PyTorch once, and then its time is taken.
+    """
+
+    name: str
+    prepare: Prepare
+
+
+def require(*packages: str) -> None:
+    """Refuse with a sentence when a package that the peer needs is missing."""
+    for package in packages:
+        if find_spec(package) is None:
+            raise PeerUnavailable(
+                f"{package} is not installed; pip install 'grainshift[backends]' adds it"
+            )

@@ -1,0 +1,1 @@
+"""The models that are measured, one file for each kind. Knows no peer and no clock."""

@@ -1,0 +1,54 @@
+"""Reads the environment, once and here only. Knows nothing of what is done with the answers."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+PACKAGES = ("grainshift", "torch", "numpy", "onnxruntime", "openvino")
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What the user's environment says.
+
+    cache_folder: where the Journal and measured facts are kept. GRAINSHIFT_CACHE names it;
+        otherwise it is the folder `grainshift` inside XDG_CACHE_HOME or ~/.cache.
+    """
+
+    cache_folder: Path
+
+
+def environment(variables: Mapping[str, str] = os.environ) -> Environment:
+    """The environment of this process, or the one that `variables` describe."""
+    return Environment(cache_folder=_cache_folder(variables))
+
+
+def child_variables(**changes: str) -> dict[str, str]:
+    """This process's variables with changes, for a process started from here."""
+    return {**os.environ, **changes}
+
+
+def versions() -> dict[str, str]:
+    """The versions of Python and of each package that figures depend on, where installed."""
+    found = {"python": ".".join(str(part) for part in sys.version_info[:3])}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _cache_folder(variables: Mapping[str, str]) -> Path:
+    if named := variables.get("GRAINSHIFT_CACHE"):
+        return Path(named).expanduser()
+    shared = Path(variables.get("XDG_CACHE_HOME", ""))
+    if shared.is_absolute():  # the standard says to ignore a relative one
+        return shared / "grainshift"
+    if home := variables.get("HOME"):
+        return Path(home) / ".cache" / "grainshift"
+    return Path(tempfile.gettempdir()) / f"grainshift-{os.getuid()}"
