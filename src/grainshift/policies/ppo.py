@@ -1,0 +1,225 @@
+"""PPO: a policy and a value network, clipped, on rounds of Lessons. Knows no clock and no Site."""
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from grainshift.core.choice import Choice
+from grainshift.core.policy import Actor, Arrays
+from grainshift.core.proposal import Lesson, Proposal, Query
+from grainshift.policies import network
+from grainshift.policies.allowed import allowed, fault, following, priors, reward
+from grainshift.policies.arrays import pour
+from grainshift.policies.descent import Descent
+from grainshift.policies.describe import describe, key, squash
+from grainshift.policies.dice import Dice
+from grainshift.policies.ring import Ring
+from grainshift.policies.trust import Trust
+
+__all__ = ["Ppo", "advantages", "chances"]
+
+_PRIOR_SCALE = 0.1  # a prior ahead by this much is e times as likely
+
+
+def chances(
+    logits: NDArray[np.floating], mask: NDArray[np.bool_], epsilon: float
+) -> NDArray[np.float64]:
+    """The probability of each Choice: softmax among the allowed, mixed with epsilon of any."""
+    masked = np.where(mask, logits, -np.inf)
+    weights = np.exp(masked - masked.max(axis=-1, keepdims=True))
+    soft = weights / weights.sum(axis=-1, keepdims=True)
+    mixed: NDArray[np.float64] = (1.0 - epsilon) * soft + epsilon * mask / mask.sum(
+        axis=-1, keepdims=True
+    )
+    return mixed
+
+
+def advantages(
+    errors: NDArray[np.floating], follows: NDArray[np.int64], decay: float
+) -> NDArray[np.float64]:
+    """Generalised advantages of temporal-difference errors; `follows` is the next row or -1."""
+    found = np.zeros(len(errors))
+    for row in range(len(errors) - 1, -1, -1):
+        later = found[follows[row]] if follows[row] >= 0 else 0.0
+        found[row] = errors[row] + decay * later
+    return found
+
+
+@final
+class Ppo:
+    """Draws from masked probabilities, and improves on them after each round of Lessons.
+
+    The probabilities learnt from are those drawn from, epsilon included, so that exploring does
+    not bias it. gae: decay of the generalised advantage; clip: furthest that a probability moves
+    in a round; entropy: weight of staying undecided; round_size: Lessons in a round; passes: times
+    that each is used. The prior leans the draw until Lessons speak of a Choice's name.
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        epsilon: float = 0.05,
+        gamma: float = 0.9,
+        sizes: network.Sizes = network.USUAL_SIZES,
+        rate: float = 3e-3,
+        gae: float = 0.95,
+        clip: float = 0.2,
+        entropy: float = 0.01,
+        round_size: int = 64,
+        passes: int = 6,
+        batch: int = 32,
+        prior_lessons: float = 4.0,
+    ) -> None:
+        self._dice = Dice(seed)
+        self._epsilon = epsilon
+        self._gamma = gamma
+        self._sizes = sizes
+        self._gae = gae
+        self._clip = clip
+        self._entropy = entropy
+        self._passes = passes
+        self._batch = batch
+        self._shapes = [*sizes.scorer, *sizes.valuer]
+        self._descent = Descent(network.first_weights(self._shapes, self._dice.throw()), rate, 1.0)
+        self._scale = network.Scale(sizes.state)
+        self._trust = Trust(prior_lessons)
+        self._ring = Ring(round_size, sizes.state)
+
+    @property
+    def name(self) -> str:
+        """The policy's word in the vocabulary."""
+        return "ppo"
+
+    def propose(self, query: Query) -> Proposal:
+        """One draw; the scores are the probabilities, nought for what is masked."""
+        mask = allowed(query)
+        state = self._scale.normal(squash(query.state, self._sizes.state))
+        offered = np.stack([describe(choice) for choice in query.choices])
+        logits = network.scores(self._layers[0], state[None], offered[None])[0]
+        likely = chances(logits + self._bias(query), mask, self._epsilon)
+        arm = int(self._dice.throw().choice(likely.size, p=likely / likely.sum()))
+        return Proposal(arm, tuple(likely.tolist()))
+
+    def learn(self, lessons: Sequence[Lesson]) -> None:
+        """Keep the Lessons of a round; when it is full, improve and begin another."""
+        for lesson in lessons:
+            if fault(lesson) is None:
+                self._keep(lesson)
+                if len(self._ring) == self._ring.capacity:
+                    self._improve()
+
+    def actor(self, choices: tuple[Choice, ...]) -> Actor | None:
+        """A frozen copy of the policy network that picks the likeliest, without the priors."""
+        return network.NetworkActor(self._layers[0], self._scale, choices)
+
+    def arrays(self) -> Arrays:
+        """Weights, moments, the scale of states, and the round under way."""
+        copied = {name: array.copy() for name, array in self._held.items()}
+        return {**copied, **{name: array.copy() for name, array in self._ring.arrays.items()}}
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take back what `arrays` gave."""
+        ring = self._ring.read(arrays)
+        pour(arrays, self._held)
+        self._ring = ring
+
+    @property
+    def _held(self) -> dict[str, NDArray[np.generic]]:
+        return {
+            "dice": self._dice.state,
+            "trust": self._trust.counts,
+            **self._descent.arrays,
+            **self._scale.arrays,
+        }
+
+    @property
+    def _layers(self) -> tuple[list[Any], list[Any]]:
+        return self._split(self._descent.weights)
+
+    def _split(self, flat: Any) -> tuple[list[Any], list[Any]]:
+        layers = network.cut(flat, self._shapes)
+        return layers[: len(self._sizes.scorer)], layers[len(self._sizes.scorer) :]
+
+    def _bias(self, query: Query) -> NDArray[np.float64]:
+        lean: NDArray[np.float64] = (
+            self._trust.in_prior(query.choices) * priors(query) / _PRIOR_SCALE
+        )
+        return lean
+
+    def _keep(self, lesson: Lesson) -> None:
+        query, then = lesson.query, following(lesson)
+        state = squash(query.state, self._sizes.state)
+        self._scale.see(state)
+        row: dict[str, Any] = {
+            "state": self._scale.mend(state),
+            "choices": np.stack([describe(choice) for choice in query.choices]),
+            "mask": np.array(query.mask),
+            "bias": self._bias(query),
+            "arm": lesson.arm,
+            "reward": reward(lesson),
+            "ends": then is None,
+            "group": key(query.site_key, query.bucket),
+        }
+        self._trust.note(query.choices[lesson.arm])
+        if then is not None:
+            row["next"] = self._scale.mend(squash(then.state, self._sizes.state))
+        self._ring.add(row)
+
+    def _improve(self) -> None:
+        rows: dict[str, Any] = self._ring.take(slice(None))
+        state, follow = self._scale.normal(rows["state"]), self._scale.normal(rows["next"])
+        scorer, valuer = self._layers
+        value = network.values(valuer, state)
+        ahead = np.where(rows["ends"], 0.0, network.values(valuer, follow))
+        errors = rows["reward"] + self._gamma * ahead - value
+        gains = advantages(errors, _follows(rows), self._gamma * self._gae)
+        logits = network.scores(scorer, state, rows["choices"]) + rows["bias"]
+        likely = chances(logits, rows["mask"], self._epsilon)
+        before = likely[np.arange(len(gains)), rows["arm"]]
+        facts = {**rows, "state": state, "before": before, "gain": gains, "aim": gains + value}
+        for _ in range(self._passes):
+            order = self._dice.throw().permutation(len(gains))
+            for start in range(0, len(order), self._batch):
+                self._descend(facts, order[start : start + self._batch])
+        self._ring.clear()
+
+    def _descend(self, facts: dict[str, Any], places: NDArray[np.int64]) -> None:
+        batch = {name: torch.from_numpy(facts[name][places]) for name in _USED}
+        gain = batch["gain"]
+        gain = (gain - gain.mean()) / (gain.std(correction=0) + 1e-3)
+
+        def loss(flat: torch.Tensor) -> torch.Tensor:
+            scorer, valuer = self._split(flat)
+            logits = network.scores(scorer, batch["state"], batch["choices"]) + batch["bias"]
+            soft = torch.softmax(logits.masked_fill(~batch["mask"], -1e9), dim=1)
+            count = batch["mask"].sum(dim=1, keepdim=True)
+            mixed = (1.0 - self._epsilon) * soft + self._epsilon * batch["mask"] / count
+            moved = mixed.gather(1, batch["arm"][:, None])[:, 0] / batch["before"]
+            held = moved.clip(1.0 - self._clip, 1.0 + self._clip)
+            undecided = -(soft * (soft + 1e-9).log()).sum(dim=1).mean()
+            wrong = torch.nn.functional.mse_loss(
+                network.values(valuer, batch["state"]), batch["aim"].float()
+            )
+            improved = torch.minimum(moved * gain, held * gain).mean()
+            return 0.5 * wrong - improved - self._entropy * undecided
+
+        self._descent.step(loss)
+
+
+_USED = ("state", "choices", "mask", "bias", "arm", "before", "gain", "aim")
+
+
+def _follows(rows: dict[str, Any]) -> NDArray[np.int64]:
+    """For each row the later row of its case that goes on where it led, or -1."""
+    follows = np.full(len(rows["arm"]), -1, dtype=np.int64)
+    last: dict[int, int] = {}
+    for row, group in enumerate(rows["group"].tolist()):
+        before = last.get(group)
+        goes_on = before is not None and not rows["ends"][before]
+        if goes_on and np.array_equal(rows["next"][before], rows["state"][row]):
+            follows[before] = row
+        last[group] = row
+    return follows
