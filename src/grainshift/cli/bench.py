@@ -1,0 +1,31 @@
+"""The command `bench`: measures one family and shows the losses with the gains."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+
+def bench(
+    family: Annotated[str, typer.Argument(help="What to measure: tuner, journal or recurrence.")],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer and shorter runs, for a first look.")
+    ] = False,
+    only: Annotated[
+        str | None, typer.Option("--only", help="Only workloads whose name contains this.")
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the Report to this file as well.")
+    ] = None,
+) -> None:
+    """Measure Grainshift beside its peers, interleaved in one run."""
+    from grainshift.bench.report import table
+    from grainshift.bench.row import write
+    from grainshift.bench.run import find_suite, report
+
+    suite = find_suite(family)
+    measured = report(suite, quick, only)
+    Console().print(table(measured, suite.name))
+    if json_file:
+        write(measured, json_file)
