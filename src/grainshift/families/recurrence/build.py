@@ -1,0 +1,90 @@
+"""Builds a Choice of a recurrent layer into something that runs one segment.
+
+Every Runner has one signature: `run(x_TBI, state) -> (y_TBO, state)`, where state is `(h, c)` of
+an LSTM and `h` of the others, each of layers times directions by batch by hidden.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from grainshift.core.choice import Choice
+from grainshift.core.family import Runner
+from grainshift.families.recurrence.cell import Cell, cell_of
+from grainshift.families.recurrence.choice import STOCK, blocks, is_packed
+from grainshift.families.recurrence.find import shape_of
+from grainshift.families.recurrence.product import PackedProduct, PlainProduct, Product
+from grainshift.families.recurrence.sweep import Start, sweep
+from grainshift.families.recurrence.weights import Packed, Weights, current, grouped
+
+Run = Callable[[Tensor, Any], tuple[Tensor, Any]]
+
+
+def build(layer: nn.RNNBase, choice: Choice, packed: Packed) -> Runner:
+    """A Choice ready to run on a layer; `packed` is shared by the Choices that need it."""
+    if choice == STOCK:
+        return Runner(_stock(layer))
+    if not is_packed(choice):
+        return Runner(_profile(layer, choice, None))
+    packed.of(grouped(current(layer), layer.bias))
+    return Runner(_profile(layer, choice, packed), held_bytes=shape_of(layer).matrix_bytes)
+
+
+def _stock(layer: nn.RNNBase) -> Run:
+    forward = type(layer).forward
+
+    def run(x_TBI: Tensor, state: Any) -> tuple[Tensor, Any]:
+        if not layer.batch_first:
+            return forward(layer, x_TBI, state)  # type: ignore[no-any-return]
+        y, after = forward(layer, x_TBI.transpose(0, 1), state)
+        return y.transpose(0, 1), after
+
+    return run
+
+
+def _profile(layer: nn.RNNBase, choice: Choice, packed: Packed | None) -> Run:
+    kind, hidden = layer.mode, layer.hidden_size
+    directions = 2 if layer.bidirectional else 1
+    cuts: dict[int, tuple[int, ...]] = {}
+
+    def run(x_TBI: Tensor, state: Any) -> tuple[Tensor, Any]:
+        steps = x_TBI.shape[0]
+        sizes = cuts.get(steps)
+        if sizes is None:
+            cuts.clear()  # one entry: most calls have the shape of the last
+            sizes = cuts[steps] = tuple(blocks(choice, steps))
+        make = _maker(kind, grouped(current(layer), layer.bias), packed)
+        start = state if kind == "LSTM" else (state,)
+        y_TBO, finals = sweep(x_TBI, start, hidden, directions, sizes, make)
+        after = tuple(torch.stack(parts) for parts in zip(*finals, strict=True))
+        return y_TBO, after if kind == "LSTM" else after[0]
+
+    return run
+
+
+def _maker(
+    kind: str, groups: tuple[Weights, ...], packed: Packed | None
+) -> Callable[[int, Start], tuple[Cell, Callable[[Tensor], Tensor]]]:
+    copies = packed.of(groups) if packed is not None else None
+
+    def make(number: int, start: Start) -> tuple[Cell, Callable[[Tensor], Tensor]]:
+        weights = groups[number]
+        bias = _input_bias(kind, weights)
+        product: Product
+        if copies is None:
+            product = PlainProduct(weights, bias)
+        else:
+            product = PackedProduct(weights, bias, copies[number])
+        return cell_of(kind, product, start), product.project
+
+    return make
+
+
+def _input_bias(kind: str, weights: Weights) -> Tensor | None:
+    """What the input product adds; a GRU's recurrent bias belongs inside its reset gate."""
+    into, recurrent = weights.bias_in, weights.bias_recurrent
+    if kind == "GRU" or into is None or recurrent is None:
+        return into
+    return into + recurrent

@@ -1,0 +1,116 @@
+"""Reads one call of a recurrent layer, and tells the calls that only PyTorch's forward may run.
+
+Whatever is unusual or wrong reads as None: the stock forward then runs it, or raises its own error.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+
+from grainshift.families.recurrence.weights import current
+
+_PLAIN = (Tensor, nn.Parameter)
+_FULL_PRECISION = ("none", "ieee")
+
+
+class Call(NamedTuple):
+    """A call as every Runner takes it, x as TBI; `batched` and `batch_first` lead back."""
+
+    x: Tensor
+    state: Any
+    batched: bool
+    batch_first: bool
+
+    def answer(self, y_TBO: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Outputs and state in the form that the caller expects."""
+        if self.batched:
+            return (y_TBO.transpose(0, 1) if self.batch_first else y_TBO), state
+        if isinstance(state, Tensor):
+            return y_TBO.squeeze(1), state.squeeze(1)
+        return y_TBO.squeeze(1), tuple(part.squeeze(1) for part in state)
+
+
+def read(layer: nn.RNNBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
+    """The call as a Runner takes it, or None when the stock forward must run it."""
+    if torch.compiler.is_compiling() or _is_unusual():
+        return None
+    bound = _bind(args, kwargs)
+    if bound is None or (layer.training and layer.dropout and layer.num_layers > 1):
+        return None
+    x, hx = bound
+    grad = torch.is_grad_enabled()
+    if not _is_plain(x, grad) or not all(_is_plain(weight, grad) for weight in current(layer)):
+        return None
+    batched = x.dim() == 3
+    if not batched and x.dim() != 2:
+        return None
+    x_TBI = x.unsqueeze(1) if not batched else x.transpose(0, 1) if layer.batch_first else x
+    if x_TBI.shape[2] != layer.input_size or 0 in x_TBI.shape:
+        return None
+    state = _read_state(layer, hx, x_TBI, batched, grad)
+    return None if state is None else Call(x_TBI, state, batched, layer.batch_first)
+
+
+def _bind(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any] | None:
+    if not kwargs and 1 <= len(args) <= 2:
+        return (args[0], None) if len(args) == 1 else (args[0], args[1])
+    if len(args) == 1 and kwargs.keys() == {"hx"}:
+        return args[0], kwargs["hx"]
+    if not args and "input" in kwargs and kwargs.keys() <= {"input", "hx"}:
+        return kwargs["input"], kwargs.get("hx")
+    return None
+
+
+def _fp32_precision() -> Callable[[str, str], str]:
+    getter: Callable[[str, str], str] | None = getattr(torch._C, "_get_fp32_precision_getter", None)
+    return getter or (lambda backend, op: "none")
+
+
+_precision = _fp32_precision()
+
+
+def _is_unusual() -> bool:
+    """Tracing, modes, transforms, autocast, determinism or lower precision asked for."""
+    return (
+        torch._C._get_tracing_state() is not None
+        or torch._C._is_any_autocast_enabled()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._len_torch_function_stack() > 0
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or forward_ad._current_level >= 0
+        or torch.are_deterministic_algorithms_enabled()
+        or _precision("mkldnn", "matmul") not in _FULL_PRECISION
+    )
+
+
+def _is_plain(value: Any, grad: bool) -> bool:
+    return (
+        type(value) in _PLAIN
+        and value.dtype is torch.float32
+        and value.is_cpu
+        and value.layout is torch.strided
+        and not (grad and value.requires_grad)
+    )
+
+
+def _read_state(layer: nn.RNNBase, hx: Any, x_TBI: Tensor, batched: bool, grad: bool) -> Any:
+    rows = layer.num_layers * (2 if layer.bidirectional else 1)
+    size = (rows, x_TBI.shape[1], layer.hidden_size)
+    lstm = layer.mode == "LSTM"
+    if hx is None:
+        return (x_TBI.new_zeros(size), x_TBI.new_zeros(size)) if lstm else x_TBI.new_zeros(size)
+    if lstm and (type(hx) is not tuple or len(hx) != 2):
+        return None
+    parts = hx if lstm else (hx,)
+    if not all(_is_plain(part, grad) for part in parts):
+        return None
+    if not batched:
+        if any(part.dim() != 2 for part in parts):
+            return None
+        parts = tuple(part.unsqueeze(1) for part in parts)
+    if any(part.shape != size for part in parts):
+        return None
+    return parts if lstm else parts[0]

@@ -1,0 +1,105 @@
+"""Forecasts what a Choice costs from the machine's rates. Runs nothing.
+
+The constants were read off one machine (2 cores, AVX-512); the wide spread says how little they
+promise elsewhere, and Readings take over at once.
+"""
+
+from grainshift.core.choice import Choice
+from grainshift.core.forecast import Forecast
+from grainshift.core.machine import Machine
+from grainshift.families.recurrence import bucket as buckets
+from grainshift.families.recurrence.choice import STOCK, blocks, is_packed, widest_block
+from grainshift.families.recurrence.shape import Shape
+
+_STOCK_OPERATOR_S = 0.9e-6  # one operator inside PyTorch's own loop
+_OPERATOR_S = 1.3e-6  # one operator called from Python, its output given
+_PACKED_CALL_S = 11e-6  # what a oneDNN product takes before it multiplies
+_RUN_S = 25e-6  # reading weights, scratch and views of one run
+_REORDER_S_PER_BYTE = 0.4e-9  # oneDNN's LSTM reorders all weights in every call
+_NOMINAL_FLOPS = 1e11
+_NOMINAL_BYTES = 3e10
+_STOCK_OPERATORS = {"LSTM": 0, "GRU": 12, "RNN_TANH": 4, "RNN_RELU": 4}
+_OPERATORS = {"LSTM": 8, "GRU": 6, "RNN_TANH": 2, "RNN_RELU": 2}
+_FP32_BYTES = 4
+
+
+def forecast(shape: Shape, bucket: str, choice: Choice, machine: Machine) -> Forecast:
+    """Time over stock's, memory beyond stock's, and the seconds that packing takes."""
+    if choice == STOCK:
+        return Forecast(1.0, 0.0)
+    batch, steps = buckets.sizes(bucket)
+    stock_s = _stock_s(shape, batch, steps, machine)
+    ours_s = _profile_s(shape, batch, steps, choice, machine)
+    known = machine.rate("fp32_flops") > 0 and machine.rate("dram_bytes") > 0
+    build_s = 2.0 * shape.matrix_bytes * _REORDER_S_PER_BYTE if is_packed(choice) else 0.0
+    return Forecast(
+        time_ratio=ours_s / stock_s,
+        spread=0.35 if known else 0.7,
+        extra_bytes=_extra_bytes(shape, batch, steps, choice),
+        build_s=build_s,
+    )
+
+
+def _stock_s(shape: Shape, batch: int, steps: int, machine: Machine) -> float:
+    packed = shape.kind == "LSTM"
+    reorder_s = shape.matrix_bytes * _REORDER_S_PER_BYTE if packed else 0.0
+    operators_s = _STOCK_OPERATORS[shape.kind] * _STOCK_OPERATOR_S
+    step_s = operators_s + _product_s(shape.recurrent_bytes, batch, machine, packed)
+    return (
+        reorder_s
+        + _RUN_S
+        + _inputs_s(shape, batch, (steps,), machine, packed)
+        + (shape.sweeps * steps * step_s)
+    )
+
+
+def _profile_s(shape: Shape, batch: int, steps: int, choice: Choice, machine: Machine) -> float:
+    packed = is_packed(choice)
+    extra = (1 if packed else 0) + 2.0 / widest_block(choice)
+    operators_s = (_OPERATORS[shape.kind] + extra) * _OPERATOR_S
+    call_s = _PACKED_CALL_S if packed else 0.0
+    step_s = operators_s + call_s + _product_s(shape.recurrent_bytes, batch, machine, packed)
+    sizes = tuple(blocks(choice, steps))
+    inputs_s = _inputs_s(shape, batch, sizes, machine, packed)
+    calls_s = shape.sweeps * len(sizes) * call_s
+    return shape.sweeps * (_RUN_S + steps * step_s) + calls_s + inputs_s
+
+
+def _inputs_s(
+    shape: Shape, batch: int, sizes: tuple[int, ...], machine: Machine, packed: bool
+) -> float:
+    full = len([size for size in sizes if size == sizes[0]])
+    rest = sizes[full:]
+    total = 0.0
+    for layer in range(shape.layers):
+        weight_bytes = shape.input_bytes(layer)
+        total += full * _product_s(weight_bytes, sizes[0] * batch, machine, packed)
+        if rest:
+            total += len(rest) * _product_s(weight_bytes, rest[0] * batch, machine, packed)
+    return shape.directions * total
+
+
+def _product_s(weight_bytes: int, rows: int, machine: Machine, packed: bool) -> float:
+    flops_s = machine.rate("fp32_flops") or _NOMINAL_FLOPS
+    waste = 1.2 if packed else 2.0
+    rereads = 1.0 if packed or rows == 1 or rows >= 16 else 2.5  # MKL is poor at 2 to 15 rows
+    arithmetic_s = waste * 2.0 * rows * (weight_bytes / _FP32_BYTES) / flops_s
+    return max(arithmetic_s, rereads * weight_bytes / _stream_rate(weight_bytes, machine))
+
+
+def _stream_rate(weight_bytes: int, machine: Machine) -> float:
+    """Bytes a second from the smallest cache that holds the matrix."""
+    for cache in sorted(machine.caches, key=lambda cache: cache.level):
+        rate = machine.rate(f"l{cache.level}_bytes")
+        if rate and weight_bytes <= cache.size_bytes:
+            return rate
+    return machine.rate("dram_bytes") or _NOMINAL_BYTES
+
+
+def _extra_bytes(shape: Shape, batch: int, steps: int, choice: Choice) -> int:
+    block = min(widest_block(choice), steps)
+    gates = shape.gates * shape.hidden
+    widest_input = max(shape.inputs_of(layer) for layer in range(shape.layers))
+    scratch = batch * (block * (gates + widest_input) + gates + 2 * shape.hidden)
+    packed = shape.matrix_bytes if is_packed(choice) else 0
+    return _FP32_BYTES * scratch + packed

@@ -1,0 +1,82 @@
+"""The Shape of a recurrent layer: what its Site's fingerprint says. Knows no module or tensor."""
+
+import math
+from dataclasses import dataclass
+
+from grainshift.core.site import Named, Site
+
+GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
+_FP32_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Kind and sizes of a layer; experience transfers between layers whose Shapes are equal."""
+
+    kind: str
+    inputs: int
+    hidden: int
+    layers: int
+    directions: int
+    bias: bool
+
+    @property
+    def gates(self) -> int:
+        """Rows of a weight matrix for each hidden unit."""
+        return GATES[self.kind]
+
+    @property
+    def sweeps(self) -> int:
+        """How often the sequence is walked: layers times directions."""
+        return self.layers * self.directions
+
+    @property
+    def fingerprint(self) -> str:
+        """The Shape as a word; the element type is fp32 in every Site of this family."""
+        bias = "bias" if self.bias else "plain"
+        sizes = f"I{self.inputs}.H{self.hidden}.L{self.layers}.D{self.directions}"
+        return f"{self.kind}.{sizes}.{bias}.fp32"
+
+    @property
+    def features(self) -> Named:
+        """What a policy sees of the layer."""
+        return (
+            ("gates", float(self.gates)),
+            ("log2_inputs", math.log2(self.inputs)),
+            ("log2_hidden", math.log2(self.hidden)),
+            ("layers", float(self.layers)),
+            ("directions", float(self.directions)),
+            ("bias", float(self.bias)),
+        )
+
+    @property
+    def recurrent_bytes(self) -> int:
+        """The recurrent matrix of one sweep."""
+        return _FP32_BYTES * self.gates * self.hidden * self.hidden
+
+    def input_bytes(self, layer: int) -> int:
+        """The input matrix of one sweep of a layer."""
+        return _FP32_BYTES * self.gates * self.hidden * self.inputs_of(layer)
+
+    def inputs_of(self, layer: int) -> int:
+        """Features that go into a layer."""
+        return self.inputs if layer == 0 else self.hidden * self.directions
+
+    @property
+    def matrix_bytes(self) -> int:
+        """All weight matrices; biases left out."""
+        inputs = sum(self.input_bytes(layer) for layer in range(self.layers))
+        return self.directions * (inputs + self.layers * self.recurrent_bytes)
+
+
+def parse(site: Site) -> Shape:
+    """The Shape that a Site's fingerprint tells."""
+    kind, inputs, hidden, layers, directions, bias, _ = site.fingerprint.split(".")
+    return Shape(
+        kind,
+        inputs=int(inputs[1:]),
+        hidden=int(hidden[1:]),
+        layers=int(layers[1:]),
+        directions=int(directions[1:]),
+        bias=bias == "bias",
+    )
