@@ -6,6 +6,7 @@ from typing import final
 
 PROC = Path("/proc")
 SYS = Path("/sys")
+_HIGHEST_CORE = 1 << 14  # beyond any kernel's
 
 
 def read_text(path: Path) -> str:
@@ -28,7 +29,7 @@ def parse_cores(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
         if first.isdecimal() and (last or first).isdecimal():
-            cores.update(range(int(first), int(last or first) + 1))
+            cores.update(range(int(first), min(int(last or first), _HIGHEST_CORE) + 1))
     return tuple(sorted(cores))
 
 
