@@ -77,16 +77,19 @@ def described(docstring: str) -> dict[str, str]:
 
 Block = Callable[[Path], str]
 PAGES: dict[str, dict[str, Block]] = {
-    "README.md": {"figures": figures},
     "docs/settings.md": {"settings": settings, "environment": environment},
     "docs/commands.md": {"commands": commands},
+    "README.md": {"figures": figures},
 }
 
 
 def fresh(page: str, text: str, root: Path = ROOT) -> str:
     """A page with each of its blocks written anew."""
-    for name, block in PAGES[page].items():
-        text = replace_block(text, name, block(root))
+    try:
+        for name, block in PAGES[page].items():
+            text = replace_block(text, name, block(root))
+    except ValueError as fault:
+        raise ValueError(f"{page}: {fault}") from fault
     return text
 
 

@@ -21,6 +21,16 @@ class Environment:
 
     cache_folder: Path
 
+    @property
+    def journal_file(self) -> Path:
+        """The Journal that every model of this user writes."""
+        return self.cache_folder / "journal.sqlite"
+
+    @property
+    def rates_folder(self) -> Path:
+        """Where the measured rates of this machine are kept."""
+        return self.cache_folder / "machine"
+
 
 def environment(variables: Mapping[str, str] = os.environ) -> Environment:
     """The environment of this process, or the one that `variables` describe."""

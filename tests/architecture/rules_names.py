@@ -10,7 +10,7 @@ SYNONYMS = frozenset(
     {
         *("manage", "manages", "manager", "managed", "managing"),
         *("handle", "handles", "handler", "handled", "handling"),
-        *("util", "utils", "utility", "utilities", "helper", "helpers", "processor"),
+        *("util", "utils", "utility", "utilities", "helper", "helpers"),
     }
 )
 AS_VERBS = frozenset({"process", "processes", "processing"})

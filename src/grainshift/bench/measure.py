@@ -103,13 +103,15 @@ def calls_per_reading(
 def measure(contenders: Mapping[str, Turn], plan: Plan, clock: Clock) -> dict[str, Timings]:
     """Give every contender its turn in every block, until the blocks or the budget are used up."""
     round_s = sum(_warm(turn, plan, clock) for turn in contenders.values())
-    readings = _readings(plan, round_s)
     draw = random.Random(plan.seed)
     seen: dict[str, list[tuple[float, ...]]] = {name: [] for name in contenders}
-    start = clock()
+    start, rounds = clock(), 0
     for block in range(plan.blocks):
-        if block >= plan.least_blocks and clock() - start > plan.budget_s:
+        spent_s = clock() - start
+        if block >= plan.least_blocks and spent_s > plan.budget_s:
             break
+        readings = _readings(plan, block, spent_s, spent_s / rounds if rounds else round_s)
+        rounds += readings
         for name in draw.sample(list(contenders), len(contenders)):
             seen[name].append(tuple(contenders[name](readings)))
     return {name: Timings(tuple(blocks)) for name, blocks in seen.items()}
@@ -162,7 +164,9 @@ def _warm(turn: Turn, plan: Plan, clock: Clock) -> float:
     return clock() - start
 
 
-def _readings(plan: Plan, round_s: float) -> int:
+def _readings(plan: Plan, block: int, spent_s: float, round_s: float) -> int:
+    """How many readings a turn of this block has, so that all blocks fit, with a tenth to spare."""
     if round_s <= 0.0:
         return plan.most_readings
-    return max(1, min(plan.most_readings, int(plan.budget_s / plan.blocks / round_s)))
+    left_s = (0.9 * plan.budget_s - spent_s) / (plan.blocks - block)
+    return max(1, min(plan.most_readings, int(left_s / round_s)))

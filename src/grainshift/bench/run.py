@@ -1,9 +1,9 @@
 """Runs a suite of measurements and puts its Rows into a Report. Measures nothing itself."""
 
 import importlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from grainshift.bench.row import Report, Row
@@ -13,25 +13,44 @@ from grainshift.core.machine import Machine
 from grainshift.environment import environment, versions
 from grainshift.machine import find_machine
 
+Run = Callable[[bool, str | None], list[Row]]
+
+
+def _in(module: str) -> Run:
+    """The `run` of a file of the bench, imported when it is called."""
+    return lambda quick, only: importlib.import_module(module).run(quick=quick, only=only)
+
+
+def _journal(quick: bool, only: str | None) -> list[Row]:
+    from grainshift.bench.journal import run
+
+    return _named(only, [Row(**row) for row in run(*((20, 1.0) if quick else (200, 5.0)))])
+
+
+def _named(only: str | None, rows: Iterable[Row]) -> list[Row]:
+    return [row for row in rows if only is None or only in row.workload]
+
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A file of the bench whose `run(quick, only)` answers the Rows it measured."""
+    """Something to measure. `run(quick, only)` answers its Rows.
+
+    `quick` is for a first look, `only` for the workloads whose name contains it.
+    """
 
     name: str
-    module: str
     summary: str
-
-    def run(self, quick: bool, only: str | None) -> list[Row]:
-        """Measure; `quick` is for a first look, `only` for the workloads whose name contains it."""
-        rows: list[Row] = importlib.import_module(self.module).run(quick=quick, only=only)
-        return rows
+    run: Run
 
 
 SUITES = (
-    Suite("tuner", "grainshift.bench.tuner", "every rule of the tuner on simulated machines"),
-    Suite("journal", "grainshift.bench.journal", "what appending to the Journal takes"),
-    Suite("recurrence", "grainshift.bench.recurrence", "LSTM, GRU and RNN layers beside the peers"),
+    Suite("tuner", "every rule of the tuner on simulated machines", _in("grainshift.bench.tuner")),
+    Suite("journal", "what the Journal takes in, and what a kill costs it", _journal),
+    Suite(
+        "recurrence",
+        "LSTM, GRU and RNN layers beside the peers",
+        _in("grainshift.bench.recurrence"),
+    ),
 )
 
 
@@ -49,7 +68,7 @@ def report(suite: Suite, quick: bool = False, only: str | None = None) -> Report
     rows = tuple(suite.run(quick, only))
     if not rows:
         raise GrainshiftError(f"nothing in {suite.name} has a name that contains {only!r}")
-    machine = find_machine(rates_folder(environment().cache_folder))
+    machine = find_machine(environment().rates_folder)
     return Report(facts(machine), versions(), datetime.now(UTC).isoformat("T", "seconds"), rows)
 
 
@@ -70,8 +89,3 @@ def facts(machine: Machine) -> dict[str, Any]:
 def usable_cores(machine: Machine) -> int:
     """The threads that can run at once inside the container's quota."""
     return max(1, min(len(machine.cores), int(machine.quota_cores)))
-
-
-def rates_folder(cache_folder: Path) -> Path:
-    """Where the rates of this machine are kept once they were measured."""
-    return cache_folder / "machine"

@@ -28,13 +28,9 @@ def prepare(model: nn.Module, inputs: Inputs, threads: int) -> Run:
 
 
 def _exported(model: nn.Module, inputs: Inputs) -> bytes:
-    """The older exporter keeps a recurrent layer as one operator; the newer unrolls it."""
-    recurrent = any(isinstance(module, nn.RNNBase) for module in model.modules())
     with TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
-        torch.onnx.export(
-            model, inputs, file, dynamo=not recurrent, verbose=False, external_data=False
-        )
+        torch.onnx.export(model, inputs, file, dynamo=True, verbose=False, external_data=False)
         return file.read_bytes()
 
 
