@@ -8,7 +8,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,7 +21,7 @@ from grainshift.core.reading import Reading
 from grainshift.core.settings import Settings
 from grainshift.journal.append import Journal
 from grainshift.journal.header import new_run
-from grainshift.journal.read import entries, find_run, gaps
+from grainshift.journal.read import entries, find_run, gaps, runs
 
 LOST_LIMIT_S = 0.2
 RATE_LIMIT = 50_000.0
@@ -159,23 +159,20 @@ def _write(path: Path, header: Any, burst: int, told: Connection) -> None:
 
 
 def _look(path: Path, run: str, first_s: float, killed_s: float) -> Kill:
+    nothing_s = killed_s - first_s
+    if not path.exists():  # killed before the file was made
+        return Kill(True, nothing_s, 0)
     try:
-        if path.exists():
-            with closing(sqlite3.connect(path)) as connection:
-                (verdict,) = connection.execute("PRAGMA integrity_check").fetchone()
-            if verdict != "ok":
-                return Kill(False, killed_s - first_s, 0, verdict)
-        found = None
-        with suppress(JournalFault):  # killed before the first write: the run is not there
-            found = find_run(path, run)
-        if found is None:
-            return Kill(True, killed_s - first_s, 0)
-        times = [entry.event.at_s for entry in entries(found)]
-        broken = [gap for gap in gaps(found) if gap.first >= found.cut]
-        fault = f"gaps {broken}" if broken else ""
-        return Kill(True, killed_s - times[-1], len(times), fault)
+        found = [one for one in runs(path) if one.header.run == run]
+        times = [entry.event.at_s for one in found for entry in entries(one)]
+        broken = [gap for one in found for gap in gaps(one) if gap.first >= one.cut]
+        with closing(sqlite3.connect(path)) as connection:
+            (verdict,) = connection.execute("PRAGMA integrity_check").fetchone()
     except (sqlite3.Error, JournalFault) as fault:
-        return Kill(False, killed_s - first_s, 0, str(fault))
+        return Kill(False, nothing_s, 0, str(fault))
+    faults = [f"gaps {broken}"] * bool(broken) + [verdict] * (verdict != "ok")
+    lost_s = killed_s - times[-1] if times else nothing_s
+    return Kill(verdict == "ok", lost_s, len(times), "; ".join(faults))
 
 
 def _kill_rows(done: tuple[Kill, ...]) -> list[Row]:

@@ -116,6 +116,7 @@ def _prepare(path: Path, connection: sqlite3.Connection, wal_bytes: int, until_s
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA secure_delete = OFF")  # else deleting fills the WAL
             connection.execute(f"PRAGMA wal_autocheckpoint = {wal_bytes // 2 // PAGE_BYTES}")
             connection.execute(f"PRAGMA journal_size_limit = {wal_bytes // 2}")
             return _recognise(path, connection, begin=True)

@@ -31,8 +31,8 @@ class Pump:
         self._where = where
         self._interval_s = interval_s
         self._file_lock = Lock()
-        self._settled = Condition()
-        self._settled_number = 0
+        self._passed = Condition()
+        self._begun = self._ended = 0
         self._warned = False
         self._wait_s = FIRST_WAIT_S
         self._retry_at_s = 0.0
@@ -59,11 +59,10 @@ class Pump:
         """Try now to write all that is in the inbox; whether it is on disk."""
         target = self.inbox.appended
         self._urgent = True
+        awaited = self._begun + 1  # a pass that is under way may have taken its batch already
         self.wake.set()
-        with self._settled:
-            self._settled.wait_for(
-                lambda: self._settled_number >= target or not self._alive(), timeout_s
-            )
+        with self._passed:
+            self._passed.wait_for(lambda: self._ended >= awaited or not self._alive(), timeout_s)
         return self.written >= target
 
     def stop(self, timeout_s: float) -> bool:
@@ -93,7 +92,7 @@ class Pump:
     def after_fork_in_child(self) -> None:
         """The thread is not here: keep this process's own entries in memory, and write nothing."""
         self._thread = None
-        self._settled = Condition()
+        self._passed = Condition()
         self.wake = Event()
         self.inbox.forget()
         self.fault = "this process was forked from the one that writes the Journal"
@@ -113,19 +112,19 @@ class Pump:
                 return
 
     def _pass(self) -> None:
+        self._begun += 1
         urgent, self._urgent = self._urgent, False
-        if not urgent and time.monotonic() < self._retry_at_s:
-            return
-        first, items = self.inbox.take()
-        end = first + len(items)
-        if items:
-            self._write_or_warn(first, items, end)
-        self.inbox.settle(self.written)
-        with self._settled:
-            self._settled_number = end
-            self._settled.notify_all()
+        if urgent or time.monotonic() >= self._retry_at_s:
+            first, items = self.inbox.take()
+            if items:
+                self._write_or_warn(first, items)
+            self.inbox.settle(self.written)
+        with self._passed:
+            self._ended = self._begun
+            self._passed.notify_all()
 
-    def _write_or_warn(self, first: int, items: Sequence[Item], end: int) -> None:
+    def _write_or_warn(self, first: int, items: Sequence[Item]) -> None:
+        end = first + len(items)
         with self._file_lock:
             for _ in range(2):
                 start = max(first, self.written)

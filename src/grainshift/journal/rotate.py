@@ -50,8 +50,8 @@ def make_room(
         connection.execute("DELETE FROM run WHERE id = ?", (old,))
         if _used_bytes(connection) <= target_bytes:
             return
-    while _used_bytes(connection) > target_bytes:
-        if not (_cut_oldest(connection) or _forget_oldest(connection)):
+    while (over_bytes := _used_bytes(connection) - target_bytes) > 0:
+        if not (_cut_oldest(connection, over_bytes) or _forget_oldest(connection)):
             raise JournalFault(f"{bounds.max_bytes} bytes are too few for what is to be kept")
 
 
@@ -78,13 +78,21 @@ def give_back(connection: sqlite3.Connection, path: Path, bounds: Bounds) -> Non
         connection.executescript(f"PRAGMA incremental_vacuum({min(free, pages)})")
 
 
-def _cut_oldest(connection: sqlite3.Connection) -> bool:
+def _cut_oldest(connection: sqlite3.Connection, over_bytes: int) -> bool:
     oldest = connection.execute(
-        "SELECT id, run, first + count FROM chunk ORDER BY id LIMIT 16"
+        "SELECT id, length(data) FROM chunk ORDER BY id LIMIT 1000"
     ).fetchall()
-    for chunk, run, end in oldest:
-        connection.execute("DELETE FROM chunk WHERE id = ?", (chunk,))
-        connection.execute("UPDATE run SET cut = max(cut, ?) WHERE id = ?", (end, run))
+    last = 0
+    for last, size_bytes in oldest:
+        over_bytes -= size_bytes
+        if over_bytes <= 0:
+            break
+    connection.execute(
+        "UPDATE run SET cut = max(cut, coalesce((SELECT max(first + count) FROM chunk"
+        " WHERE chunk.run = run.id AND chunk.id <= ?), 0))",
+        (last,),
+    )
+    connection.execute("DELETE FROM chunk WHERE id <= ?", (last,))
     return bool(oldest)
 
 

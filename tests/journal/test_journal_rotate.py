@@ -1,0 +1,119 @@
+import random
+import sqlite3
+from pathlib import Path
+
+import pytest
+from journal_values import header, note, read
+
+from grainshift.journal import Journal, JournalWarning, entries, find_run, gaps, runs
+from grainshift.journal.rotate import LEAST_BYTES, Bounds
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def size_bytes(folder: Path) -> int:
+    return sum(one.stat().st_size for one in folder.iterdir())
+
+
+def fill(journal: Journal, events: int, folder: Path, bound: int, first: int = 0) -> int:
+    draw = random.Random(first)
+    largest = 0
+    for number in range(first, first + events):
+        journal.append(read(number), (note(draw.randbytes(150).hex()),))
+        if number % 200 == 199:
+            assert journal.flush(20.0)
+            largest = max(largest, size_bytes(folder))
+            assert largest <= bound
+    assert journal.flush(20.0)
+    return largest
+
+
+def test_the_bound_holds_and_the_run_is_marked_cut(tmp_path: Path) -> None:
+    bound = LEAST_BYTES
+    with Journal(tmp_path / "j", header(), bound) as journal:
+        largest = fill(journal, 20_000, tmp_path, bound)
+        run = find_run(tmp_path / "j")
+        numbers = [entry.number for entry in entries(run)]
+    assert largest > bound // 2
+    assert run.cut > 0
+    assert numbers == list(range(run.cut, 20_000))
+    assert [(gap.first, gap.count) for gap in gaps(run)] == [(0, run.cut)]
+
+
+def test_ended_runs_go_first_and_whole(tmp_path: Path) -> None:
+    bound, clock, path = LEAST_BYTES, Clock(), tmp_path / "j"
+    for seed in range(1, 4):
+        clock.now_s += 1_000.0
+        with Journal(path, header(seed=seed), bound, clock=clock) as journal:
+            fill(journal, 1_000, tmp_path, bound)
+    assert [(run.header.seed, run.cut) for run in runs(path)] == [(1, 0), (2, 0), (3, 0)]
+    clock.now_s += 1_000.0
+    with Journal(path, header(seed=4), bound, clock=clock) as journal:
+        fill(journal, 1_600, tmp_path, bound)
+        left = [(run.header.seed, run.cut, run.entries) for run in runs(path)]
+    assert left[-1] == (4, 0, 1_600)
+    assert (1, 0, 1_000) not in left
+    assert all(cut == 0 and entries == 1_000 for _, cut, entries in left[:-1])
+
+
+def test_a_run_going_on_beside_is_cut_and_not_removed(tmp_path: Path) -> None:
+    bound, clock, path = LEAST_BYTES, Clock(), tmp_path / "j"
+    with (
+        Journal(path, header(seed=1), bound, clock=clock) as one,
+        Journal(path, header(seed=2), bound, clock=clock) as two,
+    ):
+        for first in range(0, 6_000, 600):
+            fill(one, 600, tmp_path, bound, first)
+            fill(two, 600, tmp_path, bound, first)
+            clock.now_s += 1.0
+        found = runs(path)
+    assert sorted(run.header.seed for run in found) == [1, 2]
+    for run in found:
+        assert 0 < run.cut < 6_000
+        assert [entry.number for entry in entries(run)] == list(range(run.cut, 6_000))
+
+
+def test_a_lower_bound_gives_the_space_back(tmp_path: Path) -> None:
+    clock, path = Clock(), tmp_path / "j"
+    with Journal(path, header(seed=1), 8 * LEAST_BYTES, clock=clock) as journal:
+        fill(journal, 15_000, tmp_path, 8 * LEAST_BYTES)
+    assert size_bytes(tmp_path) > 3 * LEAST_BYTES
+    clock.now_s += 1_000.0
+    with Journal(path, header(seed=2), LEAST_BYTES, clock=clock) as journal:
+        journal.append(read(0))
+        assert journal.flush(20.0)
+    assert size_bytes(tmp_path) <= LEAST_BYTES
+
+
+def test_a_reader_that_stays_cannot_make_it_outgrow_the_bound(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    with Journal(path, header(), LEAST_BYTES) as journal:
+        fill(journal, 1_000, tmp_path, LEAST_BYTES)
+        reader = sqlite3.connect(path, isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM chunk").fetchone()
+        draw = random.Random(0)
+        with pytest.warns(JournalWarning, match="reader"):
+            for number in range(1_000, 9_000):
+                journal.append(read(number), (note(draw.randbytes(150).hex()),))
+                if number % 200 == 199:
+                    journal.flush(20.0)
+                    assert size_bytes(tmp_path) <= LEAST_BYTES
+        reader.close()
+        assert journal.flush(20.0)
+        assert size_bytes(tmp_path) <= LEAST_BYTES
+        assert next(reversed(list(entries(find_run(path))))).number == 8_999
+
+
+@pytest.mark.parametrize("bound", [LEAST_BYTES, 8 << 20, 64 << 20, 1 << 30])
+def test_the_shares_add_up(bound: int) -> None:
+    shares = Bounds(bound)
+    assert shares.file_bytes + shares.wal_bytes < bound
+    assert shares.file_bytes > bound // 2
+    assert 2 * shares.commit_bytes < shares.wal_bytes // 2
