@@ -106,6 +106,13 @@ class Failed(CaseEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class Tripped(CaseEvent):
+    """A run took longer than the Slot was told to bear: it runs the baseline until told to swap."""
+
+    arm: int
+
+
+@dataclass(frozen=True, slots=True)
 class Lost(Event):
     """A Site went stale: the Program changed under it."""
 
@@ -117,4 +124,16 @@ class Frozen(Event):
     """The user ended exploring for good."""
 
 
-AnyEvent = Opened | Extended | Sensed | Read | Proposed | Built | Compared | Failed | Lost | Frozen
+AnyEvent = (
+    Opened
+    | Extended
+    | Sensed
+    | Read
+    | Proposed
+    | Built
+    | Compared
+    | Failed
+    | Tripped
+    | Lost
+    | Frozen
+)

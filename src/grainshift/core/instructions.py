@@ -89,6 +89,13 @@ class Remember(Instruction):
 
 
 @dataclass(frozen=True, slots=True)
+class Trip(Instruction):
+    """Go back to the baseline without asking when a run takes longer than this a unit of work."""
+
+    unit_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Note(Instruction):
     """Something a reader of the story wants to know."""
 
@@ -96,5 +103,16 @@ class Note(Instruction):
 
 
 AnyInstruction = (
-    Ask | Build | Compare | Deal | Recall | Swap | Admit | Teach | Quarantine | Remember | Note
+    Ask
+    | Build
+    | Compare
+    | Deal
+    | Recall
+    | Swap
+    | Admit
+    | Teach
+    | Quarantine
+    | Remember
+    | Trip
+    | Note
 )

@@ -40,7 +40,7 @@ class Settings:
     """
 
     explore_share: float = 0.02
-    opening_calls: float = 4.0
+    opening_calls: float = 1.0
     probe_share: float = 0.02
     margin: float = 0.01
     confidence: float = 0.95

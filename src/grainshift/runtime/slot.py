@@ -6,6 +6,7 @@ appends and pops are atomic.
 """
 
 import itertools
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -62,7 +63,18 @@ class Sample:
 class _Lane:
     """One bucket of a Slot."""
 
-    __slots__ = ("arm_runs", "bucket", "counter", "deck", "live", "pick", "ring", "tail", "tried")
+    __slots__ = (
+        "arm_runs",
+        "bucket",
+        "counter",
+        "deck",
+        "live",
+        "pick",
+        "ring",
+        "tail",
+        "tried",
+        "trip_unit_s",
+    )
 
     def __init__(self, bucket: str, baseline: Run) -> None:
         self.bucket = bucket
@@ -73,6 +85,7 @@ class _Lane:
         self.ring: list[tuple[int, int, float, float] | None] = [None] * RING
         self.counter = itertools.count()
         self.tail = 0
+        self.trip_unit_s = math.inf
         self.tried: deque[Reading] = deque(maxlen=_MOST_WAITING)
 
 
@@ -86,6 +99,7 @@ class Slot:
         self._lanes: dict[str, _Lane] = {}
         self.opened: deque[str] = deque(maxlen=_MOST_WAITING)
         self.faults: deque[Fault] = deque(maxlen=_MOST_WAITING)
+        self.trips: deque[tuple[str, int]] = deque(maxlen=_MOST_WAITING)
         self.comparisons: deque[Comparison] = deque(maxlen=_MOST_WAITING)
 
     def call(self, bucket: str, work: float, /, *args: Any) -> Any:
@@ -110,6 +124,8 @@ class Slot:
         seconds = clock() - start
         number = next(lane.counter)
         lane.ring[number & _MASK] = (number, arm, work, seconds)
+        if arm and seconds > work * lane.trip_unit_s:
+            self._trip(lane, arm)
         return out
 
     def _open(self, bucket: str) -> _Lane | None:
@@ -138,7 +154,14 @@ class Slot:
         seconds = self._clock() - start
         if trial:
             lane.tried.append(Reading(arm, seconds, work, trial, block))
+        if arm and seconds > work * lane.trip_unit_s:
+            self._trip(lane, arm)
         return out
+
+    def _trip(self, lane: _Lane, arm: int) -> None:
+        lane.deck.clear()
+        lane.live = (0, self._baseline)
+        self.trips.append((lane.bucket, arm))
 
     def _compare(self, lane: _Lane, arm: int, run: Run, work: float, args: tuple[Any, ...]) -> Any:
         start = self._clock()
@@ -202,6 +225,10 @@ class Slot:
         """Set what the next calls run, a paired block after the other."""
         deck = self._lanes[bucket].deck
         deck.extend((arm, trial, block) for block in blocks for arm in order)
+
+    def trip_at(self, bucket: str, unit_s: float) -> None:
+        """Go back to the baseline by itself when a run takes longer than this a unit of work."""
+        self._lanes[bucket].trip_unit_s = unit_s
 
     def compare(self, bucket: str, arm: int) -> None:
         """Run a Choice beside the baseline in the next call."""

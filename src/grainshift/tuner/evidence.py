@@ -13,6 +13,7 @@ _PRIOR_BLOCKS = 4.0
 _TIGHTEST_AT = 12.0
 _CLIP = 4.0
 _LEVEL_MEMORY = 64
+_GUESSED_NOISE = 0.1
 _SMALLEST_NOISE = 0.002
 
 
@@ -53,18 +54,33 @@ def _unit_radius(count: int, error: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The running level of log seconds for a unit of work, with its noise."""
+    """The running level of log seconds for a unit of work, with its noise.
+
+    `jitter` is half the mean square of the step from one run to the next: the variance that
+    paired blocks see, while slow waves of the machine show in `variance` alone.
+    """
 
     count: int = 0
     mean: float = 0.0
     variance: float = 0.0
+    jitter: float = 0.0
+    last: float = 0.0
 
     @property
     def noise(self) -> float:
-        """Standard deviation of one run's logarithm; a guess until there are a few."""
+        """Standard deviation of one run beside its neighbours; a guess until there are a few."""
         if self.count < 4:
-            return 0.1
-        return max(math.sqrt(self.variance), _SMALLEST_NOISE)
+            return _GUESSED_NOISE
+        return max(math.sqrt(min(self.jitter, self.variance)), _SMALLEST_NOISE)
+
+    @property
+    def drift_noise(self) -> float:
+        """Standard deviation for telling drift: wider where runs resemble their neighbours."""
+        if self.count < 4:
+            return _GUESSED_NOISE
+        alike = min(max(1.0 - self.jitter / max(self.variance, 1e-12), 0.0), 0.98)
+        inflation = math.sqrt((1.0 + alike) / (1.0 - alike))
+        return max(math.sqrt(self.variance) * inflation, _SMALLEST_NOISE)
 
     @property
     def unit_s(self) -> float:
@@ -73,18 +89,21 @@ class Level:
 
     def standard(self, log_unit_s: float) -> float:
         """How many deviations a run is away from this level, drawn in to four."""
-        residual = (log_unit_s - self.mean) / self.noise
+        residual = (log_unit_s - self.mean) / self.drift_noise
         return min(max(residual, -_CLIP), _CLIP)
 
     def add(self, log_unit_s: float) -> "Level":
         """The level after one more run."""
         if self.count >= 4:
-            log_unit_s = self.mean + self.noise * self.standard(log_unit_s)
+            log_unit_s = self.mean + self.drift_noise * self.standard(log_unit_s)
         count = min(self.count + 1, _LEVEL_MEMORY)
         step = log_unit_s - self.mean
         mean = self.mean + step / count
         variance = self.variance + (step * (log_unit_s - mean) - self.variance) / count
-        return Level(count, mean, max(variance, 0.0))
+        jitter = self.jitter
+        if count > 1:
+            jitter += ((log_unit_s - self.last) ** 2 / 2.0 - jitter) / (count - 1)
+        return Level(count, mean, max(variance, 0.0), jitter, log_unit_s)
 
 
 @dataclass(frozen=True, slots=True)

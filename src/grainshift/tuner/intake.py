@@ -21,7 +21,8 @@ def take(settings: Settings, case: Case, event: Read) -> Case:
     for reading in event.readings:
         if reading.seconds <= 0.0 or not 0 <= reading.arm < len(case.arms):
             continue
-        case = _take_trial(case, reading) if reading.trial else _take_live(settings, case, reading)
+        take_one = _take_trial if reading.trial else _take_live
+        case = take_one(settings, case, reading)
     return case
 
 
@@ -46,9 +47,10 @@ def _count(case: Case, event: Read) -> Case:
 
 
 def _take_live(settings: Settings, case: Case, reading: Reading) -> Case:
-    if reading.arm != case.live:  # it was under way when the live Choice changed
-        return case
     log_unit_s = math.log(reading.unit_s)
+    if reading.arm != case.live:  # it was under way when the live Choice changed
+        is_baseline = reading.arm == BASELINE
+        return _take_baseline(settings, case, log_unit_s) if is_baseline else case
     level, drift = case.level, case.drift
     if level.count >= _STEADY:
         drift = drift.add(level.standard(log_unit_s), settings.drift_slack)
@@ -58,11 +60,11 @@ def _take_live(settings: Settings, case: Case, reading: Reading) -> Case:
     return case
 
 
-def _take_trial(case: Case, reading: Reading) -> Case:
+def _take_trial(settings: Settings, case: Case, reading: Reading) -> Case:
     case = _charge(case, reading)
     log_unit_s = math.log(reading.unit_s)
     if reading.arm == BASELINE:
-        case = replace(case, baseline=case.baseline.add(log_unit_s))
+        case = _take_baseline(settings, case, log_unit_s)
     for name in ("trial", "probe"):
         trial: Trial | None = getattr(case, name)
         if trial is not None and trial.number == reading.trial:
@@ -70,6 +72,13 @@ def _take_trial(case: Case, reading: Reading) -> Case:
             case = settle_pending(case) if filled.done > trial.done else case
             case = _set_trial(case, name, filled)
     return case
+
+
+def _take_baseline(settings: Settings, case: Case, log_unit_s: float) -> Case:
+    baseline, drift = case.baseline, case.baseline_drift
+    if baseline.count >= _STEADY:
+        drift = drift.add(baseline.standard(log_unit_s), settings.drift_slack)
+    return replace(case, baseline=baseline.add(log_unit_s), baseline_drift=drift)
 
 
 def _set_trial(case: Case, name: str, trial: Trial) -> Case:
@@ -116,20 +125,24 @@ def _mean(block: Block, arm: int) -> float:
     return sum(times) / len(times) if times else 0.0
 
 
-def forget(case: Case) -> Case:
+def forget(settings: Settings, case: Case) -> Case:
     """The Case after its level moved: what was proven before may hold no longer."""
     arms = tuple(
-        replace(arm, rejections=0, wait_until_calls=0, gain=None, gain_low=None)
+        arm
+        if arm.reversals and case.calls < arm.wait_until_calls
+        else replace(arm, rejections=0, wait_until_calls=case.calls, gain=None, gain_low=None)
         for arm in case.arms
     )
+    moved = case.live == BASELINE or case.baseline_drift.hit(settings.drift_limit)
     stale = replace(case.baseline, count=min(case.baseline.count, 2))
-    baseline = Level() if case.live == BASELINE else stale
+    baseline = Level() if moved else stale
     return replace(
         case,
         arms=arms,
         baseline=baseline,
         level=Level(),
         drift=Cusum(),
+        baseline_drift=Cusum(),
         gains=(),
         next_ask_calls=case.calls,
         next_probe_calls=case.calls,

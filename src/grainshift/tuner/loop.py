@@ -20,6 +20,7 @@ from grainshift.core.events import (
     Proposed,
     Read,
     Sensed,
+    Tripped,
 )
 from grainshift.core.forecast import Limits
 from grainshift.core.guard import Guard
@@ -124,6 +125,8 @@ def _at_case(state: State, case: Case, event: AnyEvent) -> Outcome:
             case, out = search.proposed(state, case, event.proposal.arm)
         case Built():
             case, out = search.built(state, case, event.arm)
+        case Tripped():
+            case, out = search.tripped(state, case, event.arm, event.at_s)
         case Extended():
             arms = _arms(state, event.site_key, event.offers)
             case = replace(case, arms=case.arms + arms)

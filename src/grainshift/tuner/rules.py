@@ -9,12 +9,23 @@ from grainshift.tuner.state import BASELINE, Arm, Case, Ledger, State
 _TRUSTED_SPREAD = 0.1
 
 
+def slack_s(state: State, case: Case) -> float:
+    """Seconds by which all calls so far, exploring included, stay within what is promised."""
+    ledger = case.ledger
+    promised = (1.0 + state.settings.explore_share) * ledger.baseline_s
+    return promised + _opening_s(state, case) - ledger.ran_s
+
+
 def budget_s(state: State, case: Case) -> float:
     """Seconds that exploring in this Case may still cost."""
-    settings, ledger = state.settings, case.ledger
-    share = settings.explore_share * ledger.baseline_s
-    opening = settings.opening_calls * case.call_s if math.isfinite(case.call_s) else 0.0
-    return share + opening - ledger.spent_s - ledger.debt_s
+    ledger = case.ledger
+    share = state.settings.explore_share * min(ledger.baseline_s, ledger.ran_s)
+    own = share + _opening_s(state, case) - ledger.spent_s
+    return min(own, slack_s(state, case))
+
+
+def _opening_s(state: State, case: Case) -> float:
+    return state.settings.opening_calls * case.call_s if math.isfinite(case.call_s) else 0.0
 
 
 def pessimistic_ratio(arm: Arm) -> float:
@@ -99,15 +110,17 @@ def may_switch(state: State, case: Case, at_s: float) -> bool:
 def probe_interval(state: State, case: Case) -> int:
     """Calls until the live Choice is measured beside the baseline again.
 
-    Never so far that a baseline which doubled its speed unseen would cost more than the budget.
+    Rare enough that its share holds of the time too, where the baseline is much slower, and
+    never so far that a baseline which doubled its speed unseen would cost more than the budget.
     """
     settings = state.settings
     if settings.probe_share <= 0.0:
         return 1 << 60
-    longest = math.ceil(2.0 / settings.probe_share)
+    speedup = case.call_s / max(case.level.unit_s * case.work, 1e-12) if case.level.count else 1.0
+    longest = math.ceil(2.0 * max(speedup, 1.0) / settings.probe_share)
     if case.calls < case.watch_until_calls:
         longest = max(settings.canary_calls[1], 1)
-    affordable = budget_s(state, case) / (0.5 * case.call_s) if case.call_s > 0.0 else 0.0
+    affordable = slack_s(state, case) / (0.5 * case.call_s) if case.call_s > 0.0 else 0.0
     return int(min(max(affordable, 4.0), longest))
 
 

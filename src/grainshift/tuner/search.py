@@ -18,6 +18,7 @@ from grainshift.core.instructions import (
     Remember,
     Swap,
     Teach,
+    Trip,
 )
 from grainshift.core.proposal import Lesson
 from grainshift.tuner import rules
@@ -30,7 +31,10 @@ Step = tuple[Case, list[AnyInstruction]]
 FAILURE_REWARD = -3.0
 _STAY_CALLS = 64  # calls until the Policy is asked again after it answered: stay
 _HOPELESS_RATIO = 4.0  # a first run this much slower is not worth a second
+_LONGEST_WAIT = 64.0
 _WINDOW = 16  # probes that tell what the live Choice gains now
+_TIGHT_CALLS = 16.0
+_TRIP_RATIO = 2.0
 _SURE = 1.5  # deviations; returning to the baseline is safe, so it takes less than a proof
 
 
@@ -38,14 +42,42 @@ def look(state: State, case: Case, at_s: float) -> Step:
     """What follows from what the Case now knows."""
     out: list[AnyInstruction] = []
     case = _notice_drift(state, case, out)
-    case = _take_probe(state, case)
+    case = _take_probe(state, case, out)
     case = _judge_live(state, case, at_s, out)
     case = _judge_trial(state, case, at_s, out)
     if not state.frozen:
         case = _probe(state, case, out)
         case = _compare_live(state, case, out)
         case = _ask(state, case, out)
+    case = _set_trip(state, case, out)
     return _admit(case, out), out
+
+
+def tripped(state: State, case: Case, number: int, at_s: float) -> Step:
+    """A run took so long that the Slot went back by itself: measure before it may go on."""
+    out: list[AnyInstruction] = []
+    if case.phase is Phase.TRYING:
+        trial = case.trial
+        case = _drop_trial(case, out)
+        if trial is not None and trial.arm == number:
+            return _reject(state, case, number, 1.0), out
+    if number == case.live and case.suspended:
+        return revert(state, case, at_s, "too slow twice in a row", out), out
+    if number == case.live:
+        case = replace(case, probe=None, suspended=True, next_probe_calls=case.calls)
+    return case, out
+
+
+def _set_trip(state: State, case: Case, out: list[AnyInstruction]) -> Case:
+    """Where little slack is left, have the Slot go back by itself, without asking first."""
+    risky = case.live != BASELINE or case.phase is Phase.TRYING
+    tight = rules.slack_s(state, case) < _TIGHT_CALLS * case.call_s
+    unit_s = _TRIP_RATIO * case.baseline.unit_s if risky and tight else math.inf
+    known = case.trip_unit_s
+    if unit_s == known or (math.isfinite(unit_s) and 0.8 < unit_s / known < 1.25):
+        return case
+    out.append(Trip(*case.key, unit_s))
+    return replace(case, trip_unit_s=unit_s)
 
 
 def arm_at(case: Case, number: int, **changes: object) -> Case:
@@ -56,10 +88,11 @@ def arm_at(case: Case, number: int, **changes: object) -> Case:
 
 
 def _notice_drift(state: State, case: Case, out: list[AnyInstruction]) -> Case:
-    if not case.drift.hit(state.settings.drift_limit):
+    limit = state.settings.drift_limit
+    if not case.drift.hit(limit) and not case.baseline_drift.hit(limit):
         return case
     out.append(Note(*case.key, "the level has moved: looking again"))
-    case = forget(case)
+    case = forget(state.settings, case)
     return _drop_trial(case, out) if case.phase is Phase.TRYING else case
 
 
@@ -68,11 +101,16 @@ def _drop_trial(case: Case, out: list[AnyInstruction]) -> Case:
     return replace(case, trial=None, probe=None, phase=Phase.IDLE, candidate=BASELINE)
 
 
-def _take_probe(state: State, case: Case) -> Case:
+def _take_probe(state: State, case: Case, out: list[AnyInstruction]) -> Case:
     probe, gains = case.probe, case.gains
     if probe is not None and probe.done >= probe.dealt:
         gains = (*gains, *probe.baseline_gains)[-_WINDOW:]
         interval = rules.probe_interval(state, case)
+        if gains[-1] < 0.0:  # look again at once
+            interval = 1
+        elif case.suspended:
+            out.append(Swap(*case.key, case.live, "the slow run was an exception"))
+            case = replace(case, suspended=False)
         return replace(case, probe=None, gains=gains, next_probe_calls=case.calls + interval)
     return case
 
@@ -86,7 +124,7 @@ def _judge_live(state: State, case: Case, at_s: float, out: list[AnyInstruction]
         verdict = guard.keep(live.offer, live_s, case.call_s, state.conditions)
         if not verdict.admitted:
             return revert(state, case, at_s, f"{verdict.guard}: {verdict.reason}", out)
-    if rules.budget_s(state, case) < 0.0 and case.ledger.debt_s > 0.0:
+    if case.ledger.debt_s > 0.0 and rules.slack_s(state, case) < 0.0:
         return revert(state, case, at_s, "lost more than exploring may cost", out)
     if _is_losing(case):
         return revert(state, case, at_s, f"gains {fmean(case.gains):+.1%} no longer", out)
@@ -97,8 +135,11 @@ def _is_losing(case: Case) -> bool:
     if not case.gains:
         return False
     noise = case.baseline.noise
+    newest = case.gains[-2:]
+    if max(newest) < 0.0 and fmean(newest) < -3.0 * noise / math.sqrt(len(newest)):
+        return True
     if len(case.gains) < 3:
-        return fmean(case.gains) < -3.0 * noise
+        return False
     told = bounds(case.gains, noise, 0.05)
     return told.mean + _SURE * told.deviation / math.sqrt(len(case.gains)) < 0.0
 
@@ -109,10 +150,9 @@ def revert(state: State, case: Case, at_s: float, reason: str, out: list[AnyInst
     if case.trial is not None or case.probe is not None:
         case = _drop_trial(case, out)
     case = _reject(state, case, old)
+    case = arm_at(case, old, reversals=case.arms[old].reversals + 1)
     case = _go_live(case, BASELINE, at_s, f"revert: {reason}", (), out)
-    ledger = case.ledger
-    spent_s = ledger.spent_s + ledger.debt_s
-    return replace(case, ledger=replace(ledger, spent_s=spent_s, debt_s=0.0))
+    return replace(case, ledger=replace(case.ledger, debt_s=0.0))
 
 
 def _go_live(
@@ -128,6 +168,7 @@ def _go_live(
     return replace(
         case,
         live=number,
+        suspended=False,
         level=case.baseline if number == BASELINE else Level(),
         drift=type(case.drift)(),
         gains=gains[-_WINDOW:],
@@ -137,9 +178,12 @@ def _go_live(
     )
 
 
-def _reject(state: State, case: Case, number: int) -> Case:
+def _reject(state: State, case: Case, number: int, behind: float = 0.0) -> Case:
+    """Put an Arm back, the longer the further it fell behind the live one (in logarithms)."""
     arm = case.arms[number]
-    wait = state.settings.retry_calls * state.settings.backoff**arm.rejections
+    times = arm.rejections + arm.reversals
+    wait = state.settings.retry_calls * state.settings.backoff**times
+    wait *= min(math.exp(2.0 * behind), _LONGEST_WAIT)  # the worse, the later
     return arm_at(
         case,
         number,
@@ -200,7 +244,7 @@ def compared(state: State, case: Case, number: int, ratio: float) -> Step:
         return case, []
     if ratio <= _HOPELESS_RATIO:
         return _begin_trial(state, case, number, ratio)
-    case = _reject(state, case, number)
+    case = _reject(state, case, number, math.log(ratio))
     lesson = _lesson(case, number, -math.log(ratio))
     note = Note(*case.key, f"{case.arms[number].offer.choice} took {ratio:.1f} times as long")
     return replace(case, phase=Phase.IDLE, query=None), [*lesson, note]
@@ -227,6 +271,8 @@ def _deal(state: State, case: Case, trial: Trial, wanted: int, out: list[AnyInst
     block_s = 2.0 * max(_likely_ratio(case, trial) - 1.0, 0.0) * case.call_s
     budget_s = max(rules.budget_s(state, case), 0.0)
     most = int(budget_s / block_s) if block_s > 0.0 else wanted
+    bold = rules.slack_s(state, case) / (2.0 * case.call_s)  # should it turn twice as slow
+    most = min(most, max(int(bold), 1))
     blocks = min(wanted, most)
     if blocks < 1:
         return case
@@ -257,7 +303,8 @@ def _judge_trial(state: State, case: Case, at_s: float, out: list[AnyInstruction
     if told.high < settings.margin or runs >= settings.canary_calls[2]:
         reason = "slower" if told.high < settings.margin else "no clear gain"
         out.append(Note(*case.key, f"{arm.offer.choice}: {reason} ({told.mean:+.1%})"))
-        return _reject(state, _end_trial(state, case, trial, out), trial.arm)
+        case = _end_trial(state, case, trial, out)
+        return _reject(state, case, trial.arm, max(-told.mean, 0.0))
     if state.frozen:
         return _drop_trial(case, out)
     return _deal(state, case, trial, min(trial.done, 4), out)

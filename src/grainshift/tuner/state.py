@@ -1,5 +1,6 @@
 """What the tuner knows, as frozen values: one Case for each Site and shape bucket."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -33,7 +34,8 @@ class Phase(StrEnum):
 class Arm:
     """One Choice in a Case, and what became of it so far.
 
-    `gain_low` is what it gains over the baseline at least; None until a trial has told.
+    `reversals` count how often it went live and had to go back; `gain_low` is what it gains over
+    the baseline at least, None until a trial has told.
     """
 
     offer: Offer
@@ -41,6 +43,7 @@ class Arm:
     compared: bool = False
     quarantined: bool = False
     rejections: int = 0
+    reversals: int = 0
     wait_until_calls: int = 0
     gain: float | None = None
     gain_low: float | None = None
@@ -105,6 +108,7 @@ class Case:
     baseline: Level = field(default_factory=Level)
     level: Level = field(default_factory=Level)
     drift: Cusum = field(default_factory=Cusum)
+    baseline_drift: Cusum = field(default_factory=Cusum)
     ledger: Ledger = field(default_factory=Ledger)
     query: Query | None = None
     candidate: int = BASELINE
@@ -116,7 +120,9 @@ class Case:
     next_probe_calls: int = 0
     watch_until_calls: int = 0
     compare_at_calls: int = 0
+    trip_unit_s: float = math.inf
     switched_s: tuple[float, ...] = ()
+    suspended: bool = False
     admitted: tuple[int, ...] = (BASELINE,)
 
     @property
