@@ -1,6 +1,8 @@
 import mmap
 import os
 import platform
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -43,6 +45,16 @@ def test_threads_started_later_are_counted_too() -> None:
     thread.start()
     thread.join()
     assert counter.read() - before > 100_000
+    counter.close()
+
+
+def test_processes_started_later_are_not_ours() -> None:
+    if tuple(map(int, platform.release().split(".")[:2])) < (5, 13):
+        pytest.skip("this kernel cannot tell threads from processes")
+    counter = needed(Event.PAGE_FAULTS)
+    before = counter.read()
+    subprocess.run([sys.executable, "-c", "bytearray(64 << 20)"], check=True)
+    assert counter.read() - before < 10_000  # the block alone is 16,384 pages
     counter.close()
 
 

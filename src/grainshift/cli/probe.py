@@ -2,7 +2,6 @@
 
 import json as json_text
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +10,7 @@ from rich.table import Table
 
 from grainshift.core.conditions import CONDITION_NAMES, Conditions, Figure
 from grainshift.core.machine import Machine
+from grainshift.environment import environment
 from grainshift.machine import (
     Sensors,
     best_rates,
@@ -23,6 +23,7 @@ from grainshift.machine import (
 )
 
 _WINDOW_S = 0.5
+_SAMPLES, _PAUSE_S = 20, 0.02
 _BUSY = 0.1
 _ABSENT = dict.fromkeys(("cache_hit_ratio", "dram_ratio"), "modelled, once a model runs")
 _UNITS = (("_flops", 1e9, "GFLOP/s"), ("_bytes", 1e9, "GB/s"))
@@ -30,36 +31,43 @@ _UNITS = (("_flops", 1e9, "GFLOP/s"), ("_bytes", 1e9, "GB/s"))
 
 def probe(
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
-    rates_folder: Annotated[
-        Path | None, typer.Option("--rates", help="Keep the measured rates in this folder.")
-    ] = None,
 ) -> None:
-    """Show this computer's facts, measured rates and limits, and its conditions right now."""
-    bare = find_machine()
-    sensors = Sensors(bare)
+    """Show this computer's facts, limits, measured rates, and its conditions right now.
+
+    The rates are kept for later runs, the best ever seen of each.
+    """
+    folder = environment().rates_folder
+    machine = find_machine()
+    sensors = Sensors(machine)
     time.sleep(_WINDOW_S)
     conditions = sensors.sample(time.monotonic())
-    cost_s = sampling_cost_s(sensors, samples=20, pause_s=0.01)
-    others_before = conditions.value("cpu_others")
-    sensors.restart()
-    measured = measure_rates(bare)
-    others = max(others_before, sensors.sample(time.monotonic()).value("cpu_others"))
+    cost_s = sampling_cost_s(sensors, samples=_SAMPLES, pause_s=_PAUSE_S)
+    rates = best_rates(load_rates(folder, machine), measure_rates(machine))
+    others = sensors.sample(time.monotonic()).value("cpu_others")
     sensors.close()
-    if rates_folder is not None:
-        measured = best_rates(load_rates(rates_folder, bare), measured)
-        keep_rates(rates_folder, bare, measured)
-    machine = with_rates(bare, measured)
+    kept = keep_rates(folder, machine, rates)
+    machine = with_rates(machine, rates)
     if json:
         typer.echo(json_text.dumps(_as_data(machine, conditions, cost_s, others), indent=2))
-        return
-    console = Console()
-    console.print(_facts(machine), _rates(machine), _now(conditions), sep="\n")
-    console.print(_cost(cost_s))
+    else:
+        _show(Console(), machine, conditions, cost_s)
+        Console().print(*_remarks(others, kept, str(folder)), sep="\n")
+
+
+def _show(console: Console, machine: Machine, conditions: Conditions, cost_s: float) -> None:
+    console.print(_facts(machine), _rates(machine), _now(conditions), _cost(cost_s), sep="\n")
+
+
+def _remarks(others: float, kept: bool, folder: str) -> list[str]:
+    remarks = [f"The rates are kept in {folder}."]
+    if not kept:
+        remarks = [f"The rates could not be kept: {folder} cannot be written."]
     if others > _BUSY:
-        console.print(
-            f"[yellow]Other processes used {others:.0%} of the cores meanwhile, so the rates may"
-            " be too low. Run it again when the machine is quiet.[/yellow]"
+        remarks.append(
+            f"Other processes used {others:.0%} of the cores while the rates were measured, so"
+            " they may be too low: run this again when the machine is quiet."
         )
+    return remarks
 
 
 def _facts(machine: Machine) -> Table:

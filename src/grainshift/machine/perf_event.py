@@ -11,6 +11,7 @@ from typing import final
 
 _SYSCALLS = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319}
 _INHERIT, _NO_KERNEL, _NO_HYPERVISOR = 1 << 1, 1 << 5, 1 << 6
+_THREADS_ONLY = 1 << 35  # not the processes we start; kernels before 5.13 refuse to know it
 _TIMES = 1 | 2  # how long the event was enabled, and how long it truly had a counter
 _ATTRIBUTES = struct.Struct("=IIQQQQQIIQ")
 _READING = struct.Struct("=QQQ")
@@ -27,7 +28,7 @@ class Event(Enum):
 
 @final
 class Counter:
-    """One event, counted over threads and whatever they start."""
+    """One event, counted over threads and those that they start."""
 
     def __init__(self, fds: Sequence[int]) -> None:
         self._fds = list(fds)
@@ -44,17 +45,20 @@ class Counter:
 
 def open_counter(event: Event, threads: Sequence[int]) -> Counter | None:
     """A Counter over these threads; None where the kernel or the processor refuses."""
-    fds = [_open(event, thread) for thread in threads]
+    fds = [
+        fd if (fd := _open(event, thread, _THREADS_ONLY)) >= 0 else _open(event, thread, 0)
+        for thread in threads
+    ]
     opened = [fd for fd in fds if fd >= 0]
     return Counter(opened) if opened else None
 
 
-def _open(event: Event, thread: int) -> int:
+def _open(event: Event, thread: int, extra: int) -> int:
     number = _SYSCALLS.get(platform.machine())
     if number is None or sys.platform != "linux":
         return -1
     kind, config = event.value
-    flags = _INHERIT | _NO_KERNEL | _NO_HYPERVISOR if kind == 0 else _INHERIT
+    flags = _INHERIT | extra | (_NO_KERNEL | _NO_HYPERVISOR if kind == 0 else 0)
     told = _ATTRIBUTES.pack(kind, _ATTRIBUTES.size, config, 0, 0, _TIMES, flags, 0, 0, 0)
     attributes = ctypes.create_string_buffer(told, len(told))
     no_group, close_on_exec = -1, 8

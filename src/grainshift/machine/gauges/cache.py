@@ -21,7 +21,7 @@ def open_cache(ground: Ground) -> Gauge:
     references = open_counter(Event.CACHE_REFERENCES, threads)
     misses = open_counter(Event.CACHE_MISSES, threads)
     if references and misses:
-        return Counted(ground.machine, references, misses)
+        return _Counted(ground.machine, references, misses)
     for counter in (references, misses):
         if counter:
             counter.close()
@@ -37,16 +37,13 @@ def _threads(ground: Ground) -> list[int]:
 
 
 @final
-class Counted:
-    """Figures from two counters: references of the last-level cache, and misses."""
-
+class _Counted:
     def __init__(self, machine: Machine, references: Counter, misses: Counter) -> None:
         self._dram_bytes_per_s = machine.rate("dram_bytes")
         self._references, self._misses = references, misses
         self._rise = Rise()
 
     def read(self, moment: Moment) -> tuple[Figure, ...]:
-        """The share of references that hit, and the misses as a share of the bandwidth."""
         counts = self._references.read(), self._misses.read()
         references, misses = self._rise.per_s(moment.at_s, *counts)
         figures = []
@@ -58,7 +55,6 @@ class Counted:
         return tuple(figures)
 
     def close(self) -> None:
-        """Let go of the counters."""
         self._references.close()
         self._misses.close()
 
