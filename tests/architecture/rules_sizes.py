@@ -16,7 +16,7 @@ class Budget:
     most: int
 
 
-FUNCTIONS = Budget(median=10, p90=35, most=80)
+FUNCTIONS = Budget(median=9, p90=35, most=80)
 FILES = Budget(median=300, p90=300, most=500)
 
 
