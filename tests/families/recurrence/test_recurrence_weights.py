@@ -1,0 +1,144 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from recurrence_doors import KINDS, error_ratio, tuned
+from torch import nn
+
+from grainshift.families.recurrence import FAMILY
+from grainshift.families.recurrence.choice import rolled, unrolled
+from grainshift.families.recurrence.offer import can_pack
+
+PICKED = [unrolled(4), *([rolled(packed=True), unrolled(4, packed=True)] if can_pack() else [])]
+
+
+def _in_place(layer: nn.RNNBase) -> None:
+    with torch.no_grad():
+        layer.weight_hh_l0.mul_(-0.5)
+
+
+def _optimizer(layer: nn.RNNBase) -> None:
+    for weight in layer.parameters():
+        weight.grad = torch.ones_like(weight)
+    torch.optim.AdamW(layer.parameters(), lr=0.1).step()
+
+
+def _load(layer: nn.RNNBase) -> None:
+    layer.load_state_dict({k: v.neg() for k, v in layer.state_dict().items()})
+
+
+def _assign(layer: nn.RNNBase) -> None:
+    layer.load_state_dict({k: v.neg() for k, v in layer.state_dict().items()}, assign=True)
+
+
+def _data_copy(layer: nn.RNNBase) -> None:
+    layer.weight_ih_l0.data.copy_(torch.randn_like(layer.weight_ih_l0))
+
+
+def _data_row(layer: nn.RNNBase) -> None:
+    layer.weight_hh_l0.data[17] += 0.5  # one row, no version
+
+
+def _data_column(layer: nn.RNNBase) -> None:
+    layer.weight_hh_l0.data[:, 5] += 0.5
+
+
+def _numpy(layer: nn.RNNBase) -> None:
+    layer.weight_hh_l0.detach().numpy()[:] *= 0.5
+
+
+def _data_new(layer: nn.RNNBase) -> None:
+    layer.weight_hh_l0.data = layer.weight_hh_l0.data.neg()
+
+
+def _replace(layer: nn.RNNBase) -> None:
+    layer.weight_hh_l0 = nn.Parameter(layer.weight_hh_l0.detach().neg())
+
+
+def _bias(layer: nn.RNNBase) -> None:
+    layer.bias_hh_l0.data.fill_(0.3)
+
+
+def _there_and_back(layer: nn.RNNBase) -> None:
+    layer.double()
+    _in_place(layer)
+    layer.float()
+
+
+def _transposed(layer: nn.RNNBase) -> None:
+    layer.weight_hh_l0 = nn.Parameter(layer.weight_hh_l0.detach().t().contiguous().t().neg())
+
+
+UPDATES: list[Callable[[Any], None]] = [
+    _in_place,
+    _optimizer,
+    _load,
+    _assign,
+    _data_copy,
+    _data_row,
+    _data_column,
+    _numpy,
+    _data_new,
+    _replace,
+    _bias,
+    _there_and_back,
+    _transposed,
+]
+
+
+@pytest.mark.parametrize("choice", PICKED, ids=str)
+@pytest.mark.parametrize("update", UPDATES, ids=lambda update: update.__name__)
+@pytest.mark.parametrize("kind", KINDS)
+def test_changed_weights_are_used_at_once(kind: Any, update: Any, choice: Any) -> None:
+    layer = kind(24, 32)
+    x = torch.randn(6, 2, 24)
+    door, _ = tuned(layer, choice)
+    with torch.no_grad():
+        before = layer(x)
+    update(layer)
+    with torch.no_grad():
+        wanted = type(layer).forward(layer, x)
+        assert error_ratio(before, wanted) > 1e-3  # the update is one that can be seen
+        assert error_ratio(layer(x), wanted) <= 1e-5
+        assert error_ratio(layer(x), wanted) <= 1e-5
+    assert len(door.seen) == 3
+
+
+@pytest.mark.parametrize("choice", PICKED, ids=str)
+def test_weights_swapped_for_one_call_by_functional_call(choice: Any) -> None:
+    layer = nn.GRU(8, 8)
+    x = torch.randn(6, 2, 8)
+    other = {name: value.detach().neg() for name, value in layer.named_parameters()}
+    with torch.no_grad():
+        before = layer(x)
+        wanted = torch.func.functional_call(layer, other, (x,))
+        tuned(layer, choice)
+        assert error_ratio(torch.func.functional_call(layer, other, (x,)), wanted) <= 1e-5
+        assert error_ratio(layer(x), before) <= 1e-5
+
+
+@pytest.mark.parametrize("choice", PICKED, ids=str)
+def test_old_weight_norm(choice: Any) -> None:
+    with pytest.warns(FutureWarning):
+        layer = torch.nn.utils.weight_norm(nn.GRU(8, 8), "weight_hh_l0")
+    x = torch.randn(6, 2, 8)
+    tuned(layer, choice)
+    for _ in range(2):
+        with torch.no_grad():
+            got = layer(x)  # its hook has now set the weight of this call
+            assert error_ratio(got, nn.GRU.forward(layer, x)) <= 1e-5
+            layer.weight_hh_l0_g.mul_(2.0)
+
+
+@pytest.mark.skipif(not can_pack(), reason="this PyTorch packs no weights")
+def test_the_choices_of_a_layer_share_one_packed_copy_which_goes_with_them() -> None:
+    layer = nn.GRU(8, 8)
+    (site,), _ = FAMILY.find(layer)
+    first = FAMILY.build(layer, site, "B1.T8", unrolled(2, packed=True), "")
+    FAMILY.build(layer, site, "B1.T8", unrolled(8, packed=True), "")
+    kept = FAMILY._packs[layer]
+    assert kept() is FAMILY._packed(layer)
+    assert first.held_bytes == 4 * (24 * 8 + 24 * 8)
+    del first
+    assert kept() is None
