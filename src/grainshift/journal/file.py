@@ -132,12 +132,10 @@ def _recognise(path: Path, connection: sqlite3.Connection, begin: bool = False) 
         return
     if begin:
         connection.execute("BEGIN IMMEDIATE")
-        try:
-            if _identity(connection) == (0, 0, 0):
-                for statement in _SCHEMA.split(";\n"):
-                    connection.execute(statement)
-        finally:
-            connection.execute("COMMIT")
+        if _identity(connection) == (0, 0, 0):
+            for statement in _SCHEMA.split(";\n"):
+                connection.execute(statement)
+        connection.execute("COMMIT")  # a fault before this closes the file, which rolls back
     application, version, _ = found = _identity(connection)
     if found[:2] != known:
         kind = f"has format {version}" if application == APPLICATION else "is not a Journal"
@@ -153,6 +151,10 @@ def _identity(connection: sqlite3.Connection) -> tuple[int, int, int]:
     return application, version, tables
 
 
+def _may(path: Path, mode: int) -> bool:
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
+
+
 def _connect_to_read(path: Path) -> sqlite3.Connection:
     where = path.resolve().as_uri()
     connection = sqlite3.connect(f"{where}?mode=ro", uri=True, timeout=1.0, isolation_level=None)
@@ -161,7 +163,7 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
         return connection
     except sqlite3.OperationalError as fault:
         connection.close()
-        if os.access(path.parent, os.W_OK) or not os.access(path, os.R_OK):
+        if _may(path.parent, os.W_OK) or not _may(path, os.R_OK):
             raise
         if wal_size_bytes(path):
             raise JournalFault(

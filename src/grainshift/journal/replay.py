@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from grainshift.core.codec import decode_instruction, encode_tagged
 from grainshift.core.events import AnyEvent
 from grainshift.core.instructions import AnyInstruction
 from grainshift.journal.header import RunHeader
@@ -88,7 +89,7 @@ class _Log:
         self.count = 0
 
     def add(self, instructions: Instructions) -> list[str]:
-        texts = [instruction_text(instruction) for instruction in instructions]
+        texts = [instruction_text(_declared(instruction)) for instruction in instructions]
         for text in texts:
             self._hash.update(text.encode() + b"\n")
         self.count += len(texts)
@@ -97,6 +98,11 @@ class _Log:
     @property
     def digest(self) -> str:
         return self._hash.hexdigest()
+
+
+def _declared(instruction: AnyInstruction) -> AnyInstruction:
+    """As it comes back from the Journal: a whole number where a float is declared is a float."""
+    return decode_instruction(*encode_tagged(instruction))
 
 
 def _missing(events: int, number: int, cut: int) -> str:

@@ -2,12 +2,14 @@
 
 import sqlite3
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from grainshift.core.errors import JournalFault
 from grainshift.journal.file import PAGE_BYTES, wal_size_bytes
 
 LEAST_BYTES = 1 << 20
+READER_MS = 50  # how long a checkpoint waits for those who read or write at this moment
 ALIVE_S = 60.0  # a run written to within this time may still be going on
 
 
@@ -33,39 +35,44 @@ class Bounds:
         return self.wal_bytes // 8
 
 
-def make_room(
-    connection: sqlite3.Connection, bounds: Bounds, run: int, coming_bytes: int, now_s: float
+def begin_with_room(
+    connection: sqlite3.Connection,
+    path: Path,
+    bounds: Bounds,
+    run: int,
+    coming_bytes: int,
+    now_s: float,
 ) -> None:
-    """Inside a transaction, delete the oldest until so much more fits; the run given stays."""
+    """Begin a transaction in which so much more fits; the oldest goes for it, a little a time.
+
+    Runs that have ended go first, one after the other; then the oldest entries of those going on.
+    """
     coming_bytes += coming_bytes // 8 + 8 * PAGE_BYTES
-    if _used_bytes(connection) + coming_bytes <= bounds.file_bytes:
-        return
-    target_bytes = bounds.file_bytes - coming_bytes - bounds.file_bytes // 16
-    ended = connection.execute(
-        "SELECT id FROM run WHERE id != ? AND written_at_s < ? ORDER BY written_at_s",
-        (run, now_s - ALIVE_S),
-    ).fetchall()
-    for (old,) in ended:
-        connection.execute("DELETE FROM chunk WHERE run = ?", (old,))
-        connection.execute("DELETE FROM run WHERE id = ?", (old,))
-        if _used_bytes(connection) <= target_bytes:
-            return
-    while (over_bytes := _used_bytes(connection) - target_bytes) > 0:
-        if not (_cut_oldest(connection, over_bytes) or _forget_oldest(connection)):
+    most_bytes = bounds.commit_bytes
+    while True:
+        make_wal_room(connection, path, bounds)
+        connection.execute("BEGIN IMMEDIATE")
+        over_bytes = _used_bytes(connection) + coming_bytes - bounds.file_bytes
+        if over_bytes > 0 and not _free(
+            connection, run, min(over_bytes, most_bytes) + most_bytes // 2, now_s - ALIVE_S
+        ):
             raise JournalFault(f"{bounds.max_bytes} bytes are too few for what is to be kept")
+        if over_bytes <= most_bytes:
+            return
+        connection.execute("COMMIT")
 
 
 def make_wal_room(connection: sqlite3.Connection, path: Path, bounds: Bounds) -> None:
     """Empty the write-ahead log if it could outgrow its share; refuse if a reader holds it."""
-    if wal_size_bytes(path) + 2 * bounds.commit_bytes <= bounds.wal_bytes:
+    if _wal_has_room(path, bounds):
         return
     (busy_ms,) = connection.execute("PRAGMA busy_timeout").fetchone()
-    connection.execute("PRAGMA busy_timeout = 0")
+    connection.execute(f"PRAGMA busy_timeout = {READER_MS}")
     try:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     finally:
         connection.execute(f"PRAGMA busy_timeout = {busy_ms}")
-    if wal_size_bytes(path) + 2 * bounds.commit_bytes > bounds.wal_bytes:
+    if not _wal_has_room(path, bounds):
         raise JournalFault("a reader holds it open, so that it cannot be kept within its bound")
 
 
@@ -78,22 +85,37 @@ def give_back(connection: sqlite3.Connection, path: Path, bounds: Bounds) -> Non
         connection.executescript(f"PRAGMA incremental_vacuum({min(free, pages)})")
 
 
-def _cut_oldest(connection: sqlite3.Connection, over_bytes: int) -> bool:
+def _free(connection: sqlite3.Connection, run: int, wanted_bytes: int, ended_s: float) -> bool:
+    """Delete about so much, and say whether there was anything."""
+    ended = connection.execute(
+        "SELECT id FROM run WHERE id != ? AND written_at_s < ? ORDER BY written_at_s LIMIT 1",
+        (run, ended_s),
+    ).fetchone()
+    if ended is None:
+        return _cut(connection, "1", wanted_bytes) or _forget_oldest(connection)
+    if not _cut(connection, f"run = {ended[0]}", wanted_bytes):
+        connection.execute("DELETE FROM run WHERE id = ?", ended)
+    return True
+
+
+def _cut(connection: sqlite3.Connection, which: str, wanted_bytes: int) -> bool:
     oldest = connection.execute(
-        "SELECT id, length(data) FROM chunk ORDER BY id LIMIT 1000"
+        f"SELECT id, length(data) FROM chunk WHERE {which} ORDER BY id LIMIT 2000"
     ).fetchall()
-    last = 0
-    for last, size_bytes in oldest:
-        over_bytes -= size_bytes
-        if over_bytes <= 0:
-            break
+    sums = accumulate(size_bytes for _, size_bytes in oldest)
+    enough = next((at for at, total in enumerate(sums) if total >= wanted_bytes), len(oldest) - 1)
+    last = oldest[enough][0] if oldest else 0
     connection.execute(
         "UPDATE run SET cut = max(cut, coalesce((SELECT max(first + count) FROM chunk"
-        " WHERE chunk.run = run.id AND chunk.id <= ?), 0))",
+        f" WHERE chunk.run = run.id AND chunk.id <= ? AND {which}), 0))",
         (last,),
     )
-    connection.execute("DELETE FROM chunk WHERE id <= ?", (last,))
+    connection.execute(f"DELETE FROM chunk WHERE id <= ? AND {which}", (last,))
     return bool(oldest)
+
+
+def _wal_has_room(path: Path, bounds: Bounds) -> bool:
+    return wal_size_bytes(path) + 4 * bounds.commit_bytes <= bounds.wal_bytes
 
 
 def _forget_oldest(connection: sqlite3.Connection) -> bool:

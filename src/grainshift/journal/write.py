@@ -8,7 +8,7 @@ from pathlib import Path
 
 from grainshift.journal.file import is_corrupt, open_to_write, set_aside
 from grainshift.journal.header import RunHeader, header_to_text
-from grainshift.journal.rotate import Bounds, give_back, make_room, make_wal_room
+from grainshift.journal.rotate import Bounds, begin_with_room, give_back
 from grainshift.journal.text import Chunk
 
 Open = Callable[[Path, int], sqlite3.Connection]
@@ -44,7 +44,6 @@ class RunFile:
         """Put chunks up to `end` on disk; `written` tells how far it came if a fault is raised."""
         connection = self._opened()
         for lot in _lots(chunks, self._bounds.commit_bytes):
-            make_wal_room(connection, self._path, self._bounds)
             self._commit(connection, lot)
             self.written = lot[-1].end
         self.written = end
@@ -81,8 +80,8 @@ class RunFile:
     def _commit(self, connection: sqlite3.Connection, lot: list[Chunk]) -> None:
         now_s = self._clock()
         coming_bytes = sum(len(chunk.data) for chunk in lot)
-        connection.execute("BEGIN IMMEDIATE")
         try:
+            begin_with_room(connection, self._path, self._bounds, self._run, coming_bytes, now_s)
             connection.execute(
                 "INSERT INTO run(id, name, header, started_at_s, written_at_s)"
                 " VALUES (?, ?, ?, ?, ?)"
@@ -95,7 +94,6 @@ class RunFile:
                     now_s,
                 ),
             )
-            make_room(connection, self._bounds, self._run, coming_bytes, now_s)
             connection.executemany(
                 "INSERT INTO chunk(run, first, count, data) VALUES (?, ?, ?, ?)",
                 [(self._run, chunk.first, chunk.count, chunk.data) for chunk in lot],
