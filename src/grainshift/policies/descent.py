@@ -1,14 +1,8 @@
-"""Adam on one flat array of weights; torch gives the gradient. Knows no policy and draws nothing.
+"""Adam on one flat array of weights. Knows no network and no policy, and draws nothing."""
 
-It leaves torch's thread settings, default types and global generator alone: the user's model runs
-in the same process.
-"""
-
-from collections.abc import Callable
 from typing import final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from grainshift.policies.network import Floats
@@ -30,24 +24,8 @@ class Descent:
         self._second = np.zeros_like(weights)
         self._steps = np.zeros(1, dtype=np.int64)
 
-    def step(self, loss: Callable[[torch.Tensor], torch.Tensor]) -> bool:
-        """One step down the loss of the flat weights; False when the gradient is no number."""
-        with torch.inference_mode(False), torch.enable_grad():
-            flat = torch.from_numpy(self.weights).requires_grad_()
-            (gradient,) = torch.autograd.grad(loss(flat), flat)
-        return self._descend(gradient.numpy())
-
-    @property
-    def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """All that it holds, under names of its own."""
-        return {
-            "weights": self.weights,
-            "adam_first": self._first,
-            "adam_second": self._second,
-            "adam_steps": self._steps,
-        }
-
-    def _descend(self, gradient: Floats) -> bool:
+    def step(self, gradient: Floats) -> bool:
+        """One step against the gradient; False, and no step, when that is no number."""
         norm = float(np.sqrt(gradient.dot(gradient)))
         if not np.isfinite(norm):
             return False
@@ -59,3 +37,13 @@ class Descent:
         scaled = np.sqrt(self._second / (1 - _BETA_2**steps)) + _TINY
         self.weights -= self._rate / (1 - _BETA_1**steps) * self._first / scaled
         return True
+
+    @property
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """All that it holds, under names of its own."""
+        return {
+            "weights": self.weights,
+            "adam_first": self._first,
+            "adam_second": self._second,
+            "adam_steps": self._steps,
+        }

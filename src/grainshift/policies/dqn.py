@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from grainshift.core.choice import Choice
@@ -52,7 +51,7 @@ class Dqn:
         self._steps = steps
         self._batch = batch
         self._follow = follow
-        weights = network.first_weights(sizes.scorer, self._dice.throw())
+        weights = network.first_weights(sizes.shapes, self._dice.throw())
         self._descent = Descent(weights, rate)
         self._target = weights.copy()
         self._scale = network.Scale(sizes.state)
@@ -80,7 +79,7 @@ class Dqn:
 
     def actor(self, choices: tuple[Choice, ...]) -> Actor | None:
         """A frozen copy of the network, without the priors."""
-        layers = network.cut(self._descent.weights, self._sizes.scorer)
+        layers = network.cut(self._descent.weights, self._sizes.shapes)
         return network.NetworkActor(layers, self._scale, choices)
 
     def arrays(self) -> Arrays:
@@ -106,7 +105,7 @@ class Dqn:
 
     def _scores(self, query: Query) -> NDArray[np.float64]:
         state = self._scale.normal(squash(query.state, self._sizes.state))
-        layers = network.cut(self._descent.weights, self._sizes.scorer)
+        layers = network.cut(self._descent.weights, self._sizes.shapes)
         offered = np.stack([describe(choice) for choice in query.choices])
         learnt = network.scores(layers, state[None], offered[None])[0]
         share = self._trust.in_prior(query.choices)
@@ -133,23 +132,18 @@ class Dqn:
     def _descend(self) -> None:
         places = self._dice.throw().integers(len(self._ring), size=self._batch)
         rows: dict[str, Any] = self._ring.take(places)
-        target = torch.from_numpy(self._targets(rows))
-        state = torch.from_numpy(self._scale.normal(rows["state"]))
-        chosen = torch.from_numpy(rows["chosen"])[:, None, :]
-
-        def loss(flat: torch.Tensor) -> torch.Tensor:
-            layers = network.cut(flat, self._sizes.scorer)
-            found = network.scores(layers, state, chosen)[:, 0]
-            return torch.nn.functional.smooth_l1_loss(found, target)
-
-        if self._descent.step(loss):
+        pairs = self._scale.normal(rows["state"]), rows["chosen"][:, None, :]
+        layers = network.cut(self._descent.weights, self._sizes.shapes)
+        wrong = network.scores(layers, *pairs) - self._targets(rows)[:, None]
+        slopes = np.clip(wrong, -1.0, 1.0) / self._batch  # of the Huber loss
+        if self._descent.step(network.gradient(layers, *pairs, slopes)):
             self._target += self._follow * (self._descent.weights - self._target)
 
     def _targets(self, rows: dict[str, Any]) -> NDArray[np.float32]:
         """Rewards, plus the target network's score of what the other finds best and allowed."""
         if self._gamma == 0.0 or rows["ends"].all():
             return np.asarray(rows["reward"])
-        state, shapes = self._scale.normal(rows["next"]), self._sizes.scorer
+        state, shapes = self._scale.normal(rows["next"]), self._sizes.shapes
         pairs = state, rows["choices"]
         ours = network.scores(network.cut(self._descent.weights, shapes), *pairs)
         arm = np.where(rows["mask"], ours, -np.inf).argmax(axis=1)

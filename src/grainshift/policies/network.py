@@ -1,12 +1,17 @@
-"""A small network that scores (state, Choice) pairs, in NumPy or torch alike. Knows no learner.
+"""A small network that scores (state, Choice) pairs, and its gradient. Knows no learner.
 
 One network serves Sites with different offers, because a Choice is an input and not an output:
 score(s, c) = w3 · relu(W2 · relu(Ws·s + Wc·c + b1) + b2) + b3.
+
+It is NumPy throughout. torch multiplies even 4 rows by a team of OpenMP threads, one team for each
+thread that calls it, which would stand in the way of the very model that is being tuned; products
+as small as these stay in the thread that asks.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +26,8 @@ __all__ = [
     "Sizes",
     "cut",
     "first_weights",
+    "gradient",
     "scores",
-    "values",
 ]
 
 Floats = NDArray[np.float32]
@@ -39,16 +44,10 @@ class Sizes:
     hidden: int = 32
 
     @property
-    def scorer(self) -> Shapes:
-        """The shapes of the layers that score a pair."""
+    def shapes(self) -> Shapes:
+        """The shapes of the layers."""
         h = self.hidden
         return ((self.state, h), (CHOICE_WIDTH, h), (h,), (h, h), (h,), (h,), (1,))
-
-    @property
-    def valuer(self) -> Shapes:
-        """The shapes of the layers that value a state."""
-        h = self.hidden
-        return ((self.state, h), (h,), (h, h), (h,), (h,), (1,))
 
 
 USUAL_SIZES = Sizes()
@@ -65,27 +64,46 @@ def first_weights(shapes: Shapes, generator: np.random.Generator) -> Floats:
     return np.concatenate([part.ravel() for part in parts]).astype(np.float32)
 
 
-def cut(flat: Any, shapes: Shapes) -> list[Any]:
-    """Views into flat weights, one for each shape, of an array or a tensor."""
-    ends = np.cumsum([int(np.prod(shape)) for shape in shapes]).tolist()
-    starts = [0, *ends[:-1]]
-    return [
-        flat[start:end].reshape(shape)
-        for start, end, shape in zip(starts, ends, shapes, strict=True)
-    ]
+def cut(flat: Floats, shapes: Shapes) -> list[Floats]:
+    """Views into flat weights, one for each shape."""
+    layers, start = [], 0
+    for shape in shapes:
+        end = start + math.prod(shape)
+        layers.append(flat[start:end].reshape(shape))
+        start = end
+    return layers
 
 
-def scores(layers: Sequence[Any], x_BS: Any, c_BAC: Any) -> Any:
+def scores(layers: Sequence[Floats], x_BS: Floats, c_BAC: Floats) -> Floats:
     """The score of each Choice in each state, [B, A]."""
+    return _through(layers, x_BS, c_BAC)[2]
+
+
+def gradient(layers: Sequence[Floats], x_BS: Floats, c_BAC: Floats, slopes_BA: Floats) -> Floats:
+    """The gradient of a loss by the flat weights, from its slopes by the scores."""
+    first, second, _ = _through(layers, x_BS, c_BAC)
+    _, _, _, w2, _, w3, _ = layers
+    into_second = slopes_BA[:, :, None] * w3 * (second > 0)
+    into_first = (into_second @ w2.T) * (first > 0)
+    parts = [
+        x_BS.T @ into_first.sum(axis=1),
+        (c_BAC.transpose(0, 2, 1) @ into_first).sum(axis=0),
+        into_first.sum(axis=(0, 1)),
+        (first.transpose(0, 2, 1) @ into_second).sum(axis=0),
+        into_second.sum(axis=(0, 1)),
+        (second * slopes_BA[:, :, None]).sum(axis=(0, 1)),
+        slopes_BA.sum().reshape(1),
+    ]
+    return np.concatenate([part.ravel() for part in parts]).astype(np.float32)
+
+
+def _through(
+    layers: Sequence[Floats], x_BS: Floats, c_BAC: Floats
+) -> tuple[Floats, Floats, Floats]:
     ws, wc, b1, w2, b2, w3, b3 = layers
-    first = ((x_BS @ ws)[:, None, :] + c_BAC @ wc + b1).clip(min=0)
-    return (first @ w2 + b2).clip(min=0) @ w3 + b3
-
-
-def values(layers: Sequence[Any], x_BS: Any) -> Any:
-    """The value of each state, [B]."""
-    w1, b1, w2, b2, w3, b3 = layers
-    return ((x_BS @ w1 + b1).clip(min=0) @ w2 + b2).clip(min=0) @ w3 + b3
+    first = np.maximum((x_BS @ ws)[:, None, :] + c_BAC @ wc + b1, 0.0)
+    second = np.maximum(first @ w2 + b2, 0.0)
+    return first, second, second @ w3 + b3
 
 
 @final

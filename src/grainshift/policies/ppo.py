@@ -1,10 +1,9 @@
 """PPO: a policy and a value network, clipped, on rounds of Lessons. Knows no clock and no Site."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from grainshift.core.choice import Choice
@@ -14,12 +13,12 @@ from grainshift.policies import network
 from grainshift.policies.allowed import allowed, fault, following, priors, reward
 from grainshift.policies.arrays import pour
 from grainshift.policies.descent import Descent
-from grainshift.policies.describe import describe, key, squash
+from grainshift.policies.describe import CHOICE_WIDTH, describe, key, squash
 from grainshift.policies.dice import Dice
 from grainshift.policies.ring import Ring
 from grainshift.policies.trust import Trust
 
-__all__ = ["Ppo", "advantages", "chances"]
+__all__ = ["Ppo", "advantages", "chances", "logit_slopes"]
 
 _PRIOR_SCALE = 0.1  # a prior ahead by this much is e times as likely
 
@@ -48,6 +47,29 @@ def advantages(
     return found
 
 
+def logit_slopes(
+    logits: NDArray[np.floating],
+    rows: Mapping[str, NDArray[Any]],
+    epsilon: float,
+    clip: float,
+    entropy: float,
+) -> NDArray[np.float64]:
+    """The slopes of PPO's loss by the logits: the clipped gain, less what entropy is worth."""
+    each, arm = np.arange(len(logits)), rows["arm"]
+    soft = chances(logits, rows["mask"], 0.0)
+    moved = chances(logits, rows["mask"], epsilon)[each, arm] / rows["before"]
+    held = np.clip(moved, 1.0 - clip, 1.0 + clip)
+    counts = moved * rows["gain"] <= held * rows["gain"]  # else the clipped side is the smaller
+    by_chance = np.where(counts, rows["gain"], 0.0) * (1.0 - epsilon) / rows["before"]
+    hot = np.zeros_like(soft)
+    hot[each, arm] = 1.0
+    by_logit = (by_chance * soft[each, arm])[:, None] * (hot - soft)
+    logs = np.log(np.maximum(soft, 1e-12))
+    undecided = -(soft * logs).sum(axis=1, keepdims=True)
+    slopes: NDArray[np.float64] = entropy * soft * (logs + undecided) - by_logit
+    return slopes / len(logits)
+
+
 @final
 class Ppo:
     """Draws from masked probabilities, and improves on them after each round of Lessons.
@@ -64,12 +86,12 @@ class Ppo:
         epsilon: float = 0.05,
         gamma: float = 0.9,
         sizes: network.Sizes = network.USUAL_SIZES,
-        rate: float = 3e-3,
+        rate: float = 1e-2,
         gae: float = 0.95,
         clip: float = 0.2,
         entropy: float = 0.01,
-        round_size: int = 64,
-        passes: int = 6,
+        round_size: int = 32,
+        passes: int = 8,
         batch: int = 32,
         prior_lessons: float = 4.0,
     ) -> None:
@@ -82,7 +104,7 @@ class Ppo:
         self._entropy = entropy
         self._passes = passes
         self._batch = batch
-        self._shapes = [*sizes.scorer, *sizes.valuer]
+        self._shapes = [*sizes.shapes, *sizes.shapes]
         self._descent = Descent(network.first_weights(self._shapes, self._dice.throw()), rate, 1.0)
         self._scale = network.Scale(sizes.state)
         self._trust = Trust(prior_lessons)
@@ -136,12 +158,9 @@ class Ppo:
         }
 
     @property
-    def _layers(self) -> tuple[list[Any], list[Any]]:
-        return self._split(self._descent.weights)
-
-    def _split(self, flat: Any) -> tuple[list[Any], list[Any]]:
-        layers = network.cut(flat, self._shapes)
-        return layers[: len(self._sizes.scorer)], layers[len(self._sizes.scorer) :]
+    def _layers(self) -> tuple[list[network.Floats], list[network.Floats]]:
+        layers = network.cut(self._descent.weights, self._shapes)
+        return layers[: len(layers) // 2], layers[len(layers) // 2 :]
 
     def _bias(self, query: Query) -> NDArray[np.float64]:
         lean: NDArray[np.float64] = (
@@ -171,12 +190,11 @@ class Ppo:
     def _improve(self) -> None:
         rows: dict[str, Any] = self._ring.take(slice(None))
         state, follow = self._scale.normal(rows["state"]), self._scale.normal(rows["next"])
-        scorer, valuer = self._layers
-        value = network.values(valuer, state)
-        ahead = np.where(rows["ends"], 0.0, network.values(valuer, follow))
+        value = self._values(state)
+        ahead = np.where(rows["ends"], 0.0, self._values(follow))
         errors = rows["reward"] + self._gamma * ahead - value
         gains = advantages(errors, _follows(rows), self._gamma * self._gae)
-        logits = network.scores(scorer, state, rows["choices"]) + rows["bias"]
+        logits = network.scores(self._layers[0], state, rows["choices"]) + rows["bias"]
         likely = chances(logits, rows["mask"], self._epsilon)
         before = likely[np.arange(len(gains)), rows["arm"]]
         facts = {**rows, "state": state, "before": before, "gain": gains, "aim": gains + value}
@@ -187,29 +205,30 @@ class Ppo:
         self._ring.clear()
 
     def _descend(self, facts: dict[str, Any], places: NDArray[np.int64]) -> None:
-        batch = {name: torch.from_numpy(facts[name][places]) for name in _USED}
-        gain = batch["gain"]
-        gain = (gain - gain.mean()) / (gain.std(correction=0) + 1e-3)
+        rows = {name: facts[name][places] for name in _USED}
+        rows["gain"] = (rows["gain"] - rows["gain"].mean()) / (rows["gain"].std() + 1e-3)
+        scorer, valuer = self._layers
+        pairs = rows["state"], rows["choices"]
+        logits = network.scores(scorer, *pairs) + rows["bias"]
+        slopes = logit_slopes(logits, rows, self._epsilon, self._clip, self._entropy)
+        wrong = self._values(rows["state"]) - rows["aim"]
+        alone = rows["state"], _no_choice(len(wrong))
+        parts = (
+            network.gradient(scorer, *pairs, slopes.astype(np.float32)),
+            network.gradient(valuer, *alone, (wrong[:, None] / len(wrong)).astype(np.float32)),
+        )
+        self._descent.step(np.concatenate(parts))
 
-        def loss(flat: torch.Tensor) -> torch.Tensor:
-            scorer, valuer = self._split(flat)
-            logits = network.scores(scorer, batch["state"], batch["choices"]) + batch["bias"]
-            soft = torch.softmax(logits.masked_fill(~batch["mask"], -1e9), dim=1)
-            count = batch["mask"].sum(dim=1, keepdim=True)
-            mixed = (1.0 - self._epsilon) * soft + self._epsilon * batch["mask"] / count
-            moved = mixed.gather(1, batch["arm"][:, None])[:, 0] / batch["before"]
-            held = moved.clip(1.0 - self._clip, 1.0 + self._clip)
-            undecided = -(soft * (soft + 1e-9).log()).sum(dim=1).mean()
-            wrong = torch.nn.functional.mse_loss(
-                network.values(valuer, batch["state"]), batch["aim"].float()
-            )
-            improved = torch.minimum(moved * gain, held * gain).mean()
-            return 0.5 * wrong - improved - self._entropy * undecided
-
-        self._descent.step(loss)
+    def _values(self, state: network.Floats) -> network.Floats:
+        return network.scores(self._layers[1], state, _no_choice(len(state)))[:, 0]
 
 
 _USED = ("state", "choices", "mask", "bias", "arm", "before", "gain", "aim")
+
+
+def _no_choice(states: int) -> network.Floats:
+    """What the value network, built like the other, sees instead of Choices."""
+    return np.zeros((states, 1, CHOICE_WIDTH), dtype=np.float32)
 
 
 def _follows(rows: dict[str, Any]) -> NDArray[np.int64]:

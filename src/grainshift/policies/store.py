@@ -6,6 +6,7 @@ import tempfile
 import zipfile
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,10 @@ _BROKEN = (
 
 def save(policy: Policy, path: Path) -> None:
     """Write all that a policy learnt, whole or not at all."""
-    content = {"format": np.array([FORMAT]), "policy": np.array([policy.name])}
+    content: dict[str, Any] = {
+        "format": np.array([FORMAT]),
+        "policy": np.array([policy.name]),
+    }
     content |= {f"learnt_{name}": np.asarray(array) for name, array in policy.arrays().items()}
     assert all(array.dtype.kind != "O" for array in content.values()), "an object needs a pickle"
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as draft:
