@@ -92,7 +92,7 @@ def test_a_lower_bound_gives_the_space_back(tmp_path: Path) -> None:
     with Journal(path, header(seed=2), LEAST_BYTES, clock=clock) as journal:
         journal.append(read(0))
         assert journal.flush(20.0)
-    assert size_bytes(tmp_path) <= LEAST_BYTES
+        assert size_bytes(tmp_path) <= LEAST_BYTES
 
 
 def test_a_reader_that_stays_cannot_make_it_outgrow_the_bound(tmp_path: Path) -> None:

@@ -66,12 +66,7 @@ def make_wal_room(connection: sqlite3.Connection, path: Path, bounds: Bounds) ->
     """Empty the write-ahead log if it could outgrow its share; refuse if a reader holds it."""
     if _wal_has_room(path, bounds):
         return
-    (busy_ms,) = connection.execute("PRAGMA busy_timeout").fetchone()
-    connection.execute(f"PRAGMA busy_timeout = {READER_MS}")
-    try:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    finally:
-        connection.execute(f"PRAGMA busy_timeout = {busy_ms}")
+    _empty_wal(connection)
     if not _wal_has_room(path, bounds):
         raise JournalFault("a reader holds it open, so that it cannot be kept within its bound")
 
@@ -83,6 +78,8 @@ def give_back(connection: sqlite3.Connection, path: Path, bounds: Bounds) -> Non
         make_wal_room(connection, path, bounds)
         # a script steps through all rows without taking the interpreter lock for each
         connection.executescript(f"PRAGMA incremental_vacuum({min(free, pages)})")
+    if path.stat().st_size > bounds.file_bytes:
+        _empty_wal(connection)  # only then does the file itself become shorter
 
 
 def _free(connection: sqlite3.Connection, run: int, wanted_bytes: int, ended_s: float) -> bool:
@@ -112,6 +109,15 @@ def _cut(connection: sqlite3.Connection, which: str, wanted_bytes: int) -> bool:
     )
     connection.execute(f"DELETE FROM chunk WHERE id <= ? AND {which}", (last,))
     return bool(oldest)
+
+
+def _empty_wal(connection: sqlite3.Connection) -> None:
+    (busy_ms,) = connection.execute("PRAGMA busy_timeout").fetchone()
+    connection.execute(f"PRAGMA busy_timeout = {READER_MS}")
+    try:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {busy_ms}")
 
 
 def _wal_has_room(path: Path, bounds: Bounds) -> bool:
