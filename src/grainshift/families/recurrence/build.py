@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import _VF, Tensor, nn
 
 from grainshift.core.choice import Choice
 from grainshift.core.family import Runner
@@ -33,13 +33,22 @@ def build(layer: nn.RNNBase, choice: Choice, packed: Packed) -> Runner:
 
 
 def _stock(layer: nn.RNNBase) -> Run:
-    forward = type(layer).forward
+    """What PyTorch's forward runs once it has checked its arguments, as `call.read` has here."""
+    function = getattr(_VF, layer.mode.lower())
 
     def run(x_TBI: Tensor, state: Any) -> tuple[Tensor, Any]:
-        if not layer.batch_first:
-            return forward(layer, x_TBI, state)  # type: ignore[no-any-return]
-        y, after = forward(layer, x_TBI.transpose(0, 1), state)
-        return y.transpose(0, 1), after
+        answer = function(
+            x_TBI,
+            state,
+            current(layer),
+            layer.bias,
+            layer.num_layers,
+            layer.dropout,
+            layer.training,
+            layer.bidirectional,
+            False,
+        )
+        return answer[0], (answer[1] if len(answer) == 2 else answer[1:])
 
     return run
 

@@ -57,6 +57,7 @@ class _Entry:
         self._door = door
         self._segment_s = segment_s
         self._shape = shape_of(layer)
+        self._facts = _facts(layer)
         self._cut_cost = cut_cost(self._shape)
         self._cases: dict[str, _Case] = {}
         self._by_shape: dict[tuple[int, int], _Case] = {}
@@ -65,7 +66,7 @@ class _Entry:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         layer = self._layer
         call = read(layer, args, kwargs) if type(layer) is self._kind else None
-        if call is None or self._shape != shape_of(layer):
+        if call is None or self._facts != _facts(layer):
             return type(layer).forward(layer, *args, **kwargs)
         return call.answer(*self._run(call.x, call.state))
 
@@ -107,6 +108,19 @@ class _Entry:
             self._by_shape.clear()
         self._by_shape[batch, steps] = case
         return case
+
+
+def _facts(layer: nn.RNNBase) -> tuple[Any, ...]:
+    """What a built Choice relies on; whoever changes one of these gets PyTorch's own forward."""
+    return (
+        layer.mode,
+        layer.input_size,
+        layer.hidden_size,
+        layer.num_layers,
+        layer.bidirectional,
+        layer.bias,
+        layer.proj_size,
+    )
 
 
 def _bare_state(layer: nn.RNNBase) -> Callable[[], dict[str, Any]]:
