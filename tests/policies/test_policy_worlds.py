@@ -20,7 +20,7 @@ from grainshift.policies.qlearning import QLearning
 
 Make = Callable[[int, float], Policy]  # of a seed and gamma
 LEARNERS: dict[str, Make] = {
-    "qlearning": lambda seed, gamma: QLearning(seed, 0.2, gamma),
+    "qlearning": lambda seed, gamma: QLearning(seed, 0.5 if gamma else 0.1, gamma),
     "dqn": lambda seed, gamma: Dqn(seed, 0.2, gamma),
     "ppo": lambda seed, gamma: Ppo(seed, 0.1, gamma),
 }
@@ -35,7 +35,8 @@ def test_gets_past_the_temptation_of_the_chain(name: str, seed: int) -> None:
     assert world.greedy() != [next(iter(best)) for best in world.optimum()]
     policy = LEARNERS[name](seed, GAMMA)
     live(policy, (world,), 1200)
-    assert all(arm in best for arm, best in zip(preferred(policy, world), world.optimum()))
+    optimum = world.optimum()
+    assert all(arm in optimum[s] for s, arm in enumerate(preferred(policy, world)))
 
 
 @pytest.mark.parametrize("name", LEARNERS)
@@ -125,7 +126,8 @@ def test_finds_the_best_arm_though_the_priors_mislead(name: str, seed: int) -> N
     policy = ALL[name](seed)
     lost = regret(policy, [(0.0, 0.4, 0.1, -0.2)] * 600, seed)
     assert np.argmax(policy.propose(bandit_query()).scores) == 1
-    assert np.mean(lost[-200:]) < 0.12 < np.mean(lost[:5])
+    assert np.mean(lost[-200:]) < 0.1
+    assert np.mean(lost[-200:]) < np.mean(regret(Fixed("arm(2)"), [(0.0, 0.4, 0.1, -0.2)] * 9)) / 2
 
 
 @pytest.mark.parametrize("name", ALL)
