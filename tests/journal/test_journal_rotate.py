@@ -37,12 +37,12 @@ def fill(journal: Journal, events: int, folder: Path, bound: int, first: int = 0
 def test_the_bound_holds_and_the_run_is_marked_cut(tmp_path: Path) -> None:
     bound = LEAST_BYTES
     with Journal(tmp_path / "j", header(), bound) as journal:
-        largest = fill(journal, 20_000, tmp_path, bound)
+        largest = fill(journal, 9_000, tmp_path, bound)
         run = find_run(tmp_path / "j")
         numbers = [entry.number for entry in entries(run)]
     assert largest > bound // 2
     assert run.cut > 0
-    assert numbers == list(range(run.cut, 20_000))
+    assert numbers == list(range(run.cut, 9_000))
     assert [(gap.first, gap.count) for gap in gaps(run)] == [(0, run.cut)]
 
 
@@ -72,22 +72,22 @@ def test_a_run_going_on_beside_is_cut_and_not_removed(tmp_path: Path) -> None:
         Journal(path, header(seed=1), bound, clock=clock) as one,
         Journal(path, header(seed=2), bound, clock=clock) as two,
     ):
-        for first in range(0, 6_000, 600):
+        for first in range(0, 4_800, 600):
             fill(one, 600, tmp_path, bound, first)
             fill(two, 600, tmp_path, bound, first)
             clock.now_s += 1.0
         found = runs(path)
     assert sorted(run.header.seed for run in found) == [1, 2]
     for run in found:
-        assert 0 < run.cut < 6_000
-        assert [entry.number for entry in entries(run)] == list(range(run.cut, 6_000))
+        assert 0 < run.cut < 4_800
+        assert [entry.number for entry in entries(run)] == list(range(run.cut, 4_800))
 
 
 def test_a_lower_bound_gives_the_space_back(tmp_path: Path) -> None:
     clock, path = Clock(), tmp_path / "j"
-    with Journal(path, header(seed=1), 8 * LEAST_BYTES, clock=clock) as journal:
-        fill(journal, 15_000, tmp_path, 8 * LEAST_BYTES)
-    assert size_bytes(tmp_path) > 3 * LEAST_BYTES
+    with Journal(path, header(seed=1), 4 * LEAST_BYTES, clock=clock) as journal:
+        fill(journal, 9_000, tmp_path, 4 * LEAST_BYTES)
+    assert size_bytes(tmp_path) > 3 * LEAST_BYTES // 2
     clock.now_s += 1_000.0
     with Journal(path, header(seed=2), LEAST_BYTES, clock=clock) as journal:
         journal.append(read(0))
@@ -104,7 +104,7 @@ def test_a_reader_that_stays_cannot_make_it_outgrow_the_bound(tmp_path: Path) ->
         reader.execute("SELECT count(*) FROM chunk").fetchone()
         draw = random.Random(0)
         with pytest.warns(JournalWarning, match="reader"):
-            for number in range(1_000, 9_000):
+            for number in range(1_000, 4_000):
                 journal.append(read(number), (note(draw.randbytes(150).hex()),))
                 if number % 200 == 199:
                     journal.flush(20.0)
@@ -112,7 +112,7 @@ def test_a_reader_that_stays_cannot_make_it_outgrow_the_bound(tmp_path: Path) ->
         reader.close()
         assert journal.flush(20.0)
         assert size_bytes(tmp_path) <= LEAST_BYTES
-        assert next(reversed(list(entries(find_run(path))))).number == 8_999
+        assert next(reversed(list(entries(find_run(path))))).number == 3_999
 
 
 @pytest.mark.parametrize("bound", [LEAST_BYTES, 8 << 20, 64 << 20, 1 << 30])

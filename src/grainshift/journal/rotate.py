@@ -85,14 +85,14 @@ def give_back(connection: sqlite3.Connection, path: Path, bounds: Bounds) -> Non
 def _free(connection: sqlite3.Connection, run: int, wanted_bytes: int, ended_s: float) -> bool:
     """Delete about so much, and say whether there was anything."""
     ended = connection.execute(
-        "SELECT id FROM run WHERE id != ? AND written_at_s < ? ORDER BY written_at_s LIMIT 1",
+        "SELECT id FROM run WHERE id != ? AND written_at_s < ? ORDER BY written_at_s",
         (run, ended_s),
-    ).fetchone()
-    if ended is None:
-        return _cut(connection, "1", wanted_bytes) or _forget_oldest(connection)
-    if not _cut(connection, f"run = {ended[0]}", wanted_bytes):
-        connection.execute("DELETE FROM run WHERE id = ?", ended)
-    return True
+    ).fetchall()
+    for (old,) in ended:
+        if _cut(connection, f"run = {old}", wanted_bytes):
+            return True
+        connection.execute("DELETE FROM run WHERE id = ?", (old,))
+    return _cut(connection, "1", wanted_bytes) or _forget_oldest(connection)
 
 
 def _cut(connection: sqlite3.Connection, which: str, wanted_bytes: int) -> bool:

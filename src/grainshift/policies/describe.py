@@ -1,6 +1,5 @@
 """Choices and states as numbers that a network or a table can address. Learns nothing."""
 
-import zlib
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -40,17 +39,15 @@ def key(*words: object) -> int:
 
 @lru_cache(maxsize=4096)
 def describe(choice: Choice) -> NDArray[np.float32]:
-    """A Choice as numbers: its name hashed to signed slots, its arguments on a log scale.
+    """A Choice as numbers: its name hashed to a direction, its arguments on a log scale.
 
     Nearby arguments come out near, which is what lets a network carry over from `unrolled(8)` to
-    `unrolled(16)`; words among the arguments are hashed with their position.
+    `unrolled(16)`; words among the arguments are hashed with their place.
     """
-    names, numbers = np.zeros(_NAMES), np.zeros(_NUMBERS)
-    texts = np.zeros(_TEXTS)
-    _mark(names, choice.name)
+    names, numbers, texts = _scatter(choice.name, _NAMES), np.zeros(_NUMBERS), np.zeros(_TEXTS)
     for place, argument in enumerate(choice.args):
         if isinstance(argument, str):
-            _mark(texts, f"{place}={argument}")
+            texts += _scatter(f"{place}={argument}", _TEXTS)
         else:
             numbers[place % _NUMBERS] += np.arcsinh(np.nan_to_num(float(argument))) / 2.0
     looser = [choice.exactness is kind for kind in (Exactness.ROUNDING, Exactness.LOWER)]
@@ -59,9 +56,7 @@ def describe(choice: Choice) -> NDArray[np.float32]:
     return features
 
 
-def _mark(slots: NDArray[np.float64], word: str) -> None:
-    """Two signed slots for a word: few words then share both."""
-    code = zlib.crc32(word.encode())
-    for shift in (0, 16):
-        part = (code >> shift) & 0xFFFF
-        slots[(part >> 1) % slots.size] += 1.0 if part & 1 else -1.0
+def _scatter(word: str, width: int) -> NDArray[np.float64]:
+    """A direction of its own for each word, the same in every process."""
+    digest = np.frombuffer(blake2b(word.encode(), digest_size=width).digest(), dtype=np.uint8)
+    return digest / 127.5 - 1.0

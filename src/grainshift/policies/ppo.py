@@ -20,6 +20,7 @@ from grainshift.policies.trust import Trust
 
 __all__ = ["Ppo", "advantages", "chances", "logit_slopes"]
 
+_LEAST_CHANCE = 1e-6  # a Lesson may teach what this policy would never have drawn
 _PRIOR_SCALE = 0.1  # a prior ahead by this much is e times as likely
 
 
@@ -196,7 +197,7 @@ class Ppo:
         gains = advantages(errors, _follows(rows), self._gamma * self._gae)
         logits = network.scores(self._layers[0], state, rows["choices"]) + rows["bias"]
         likely = chances(logits, rows["mask"], self._epsilon)
-        before = likely[np.arange(len(gains)), rows["arm"]]
+        before = np.maximum(likely[np.arange(len(gains)), rows["arm"]], _LEAST_CHANCE)
         facts = {**rows, "state": state, "before": before, "gain": gains, "aim": gains + value}
         for _ in range(self._passes):
             order = self._dice.throw().permutation(len(gains))

@@ -160,7 +160,8 @@ class Slot:
 
     def _trip(self, lane: _Lane, arm: int) -> None:
         lane.deck.clear()
-        lane.live = (0, self._baseline)
+        if lane.live[0] == arm:
+            lane.live = (0, self._baseline)
         self.trips.append((lane.bucket, arm))
 
     def _compare(self, lane: _Lane, arm: int, run: Run, work: float, args: tuple[Any, ...]) -> Any:

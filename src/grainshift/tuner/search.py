@@ -34,7 +34,8 @@ _HOPELESS_RATIO = 4.0  # a first run this much slower is not worth a second
 _LONGEST_WAIT = 64.0
 _WINDOW = 16  # probes that tell what the live Choice gains now
 _TIGHT_CALLS = 16.0
-_TRIP_RATIO = 2.0
+_TRIP_RATIO = 1.5
+_RESERVE_CALLS = 1.5
 _SURE = 1.5  # deviations; returning to the baseline is safe, so it takes less than a proof
 
 
@@ -124,7 +125,7 @@ def _judge_live(state: State, case: Case, at_s: float, out: list[AnyInstruction]
         verdict = guard.keep(live.offer, live_s, case.call_s, state.conditions)
         if not verdict.admitted:
             return revert(state, case, at_s, f"{verdict.guard}: {verdict.reason}", out)
-    if case.ledger.debt_s > 0.0 and rules.slack_s(state, case) < 0.0:
+    if case.ledger.debt_s > 0.0 and rules.slack_s(state, case) < _RESERVE_CALLS * case.call_s:
         return revert(state, case, at_s, "lost more than exploring may cost", out)
     if _is_losing(case):
         return revert(state, case, at_s, f"gains {fmean(case.gains):+.1%} no longer", out)
