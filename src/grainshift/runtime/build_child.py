@@ -13,12 +13,11 @@ _PR_SET_PDEATHSIG = 1
 
 
 def step_back() -> None:
-    """Run only when nobody else wants the core; where that is not to be had, as nice as can be."""
-    with contextlib.suppress(OSError, AttributeError):
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-        return
+    """Run only when nobody else wants the core, and be counted as nice where that is counted."""
     with contextlib.suppress(OSError):
         os.nice(19)
+    with contextlib.suppress(OSError, AttributeError):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def die_with_parent(parent: int) -> None:

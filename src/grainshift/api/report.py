@@ -1,0 +1,122 @@
+"""The report: every Site, its live Choice, what it gains, and why. Reads state, changes none."""
+
+import io
+import math
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from grainshift.tuner.state import BASELINE, Case, Phase, State
+
+_ONGOING = {
+    Phase.ASKING: "choosing what to try",
+    Phase.BUILDING: "building",
+    Phase.COMPARING: "comparing with the baseline",
+    Phase.TRYING: "trying",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SiteLine:
+    """One Site in one bucket: what runs there and why; times are seconds a call."""
+
+    site: str
+    bucket: str
+    live: str
+    calls: int
+    baseline_s: float | None
+    live_s: float | None
+    gain_ratio: float | None
+    why: str
+    choices: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What Grainshift does to a model: a line a Site and bucket, and what it leaves alone."""
+
+    lines: tuple[SiteLine, ...]
+    untouched: tuple[tuple[str, str], ...]
+    settled: bool
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        text = io.StringIO()
+        console = Console(file=text, width=110, color_system=None)
+        console.print(self)
+        return text.getvalue().rstrip()
+
+    def __rich_console__(self, console: Console, options: Any) -> Any:
+        """How rich prints a report."""
+        yield _table(self.lines)
+        for path, reason in self.untouched:
+            yield f"{path or 'the model'}: left as it is: {reason}"
+        if not self.lines and not self.untouched:
+            yield "Nothing to tune was found, or the model was not called yet."
+        yield from self.notes
+        yield "Exploring is over." if self.settled else "Still exploring."
+
+
+def _table(lines: tuple[SiteLine, ...]) -> Table:
+    table = Table("Site", "shapes", "live Choice", "baseline", "now", "gain", "why")
+    for line in lines:
+        gain = "" if line.gain_ratio is None else f"{line.gain_ratio:.2f}×"
+        table.add_row(
+            line.site,
+            line.bucket,
+            line.live,
+            _milliseconds(line.baseline_s),
+            _milliseconds(line.live_s),
+            gain,
+            line.why,
+        )
+    return table
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{1e3 * seconds:.3g} ms"
+
+
+def site_line(state: State, case: Case, reason: str) -> SiteLine:
+    """The line of one Case; `reason` is why its live Choice went live."""
+    live = case.arms[case.live].offer.choice
+    baseline_s = case.call_s if case.baseline.count else None
+    live_s = case.level.unit_s * case.work if case.level.count else None
+    gain = math.exp(fmean(case.gains)) if case.gains else None
+    if case.live == BASELINE:
+        gain, live_s = None, baseline_s
+    why = reason or "the baseline: nothing proved better yet"
+    if case.phase in _ONGOING and not state.frozen:
+        candidate = case.arms[case.candidate].offer.choice
+        why = f"{why}; {_ONGOING[case.phase]} {candidate if case.candidate else ''}".rstrip()
+    choices = tuple(
+        (str(arm.offer.choice), _standing(state, case, number))
+        for number, arm in enumerate(case.arms)
+    )
+    return SiteLine(
+        case.site.key, case.bucket, str(live), case.calls, baseline_s, live_s, gain, why, choices
+    )
+
+
+def _standing(state: State, case: Case, number: int) -> str:
+    arm = case.arms[number]
+    if number == case.live:
+        return "live"
+    if arm.quarantined:
+        return "in quarantine"
+    if number == BASELINE:
+        return "baseline"
+    for guard in state.guards:
+        verdict = guard.admit(arm.offer, case.call_s, state.conditions)
+        if not verdict.admitted:
+            return f"refused by {verdict.guard}: {verdict.reason}"
+    if arm.gain is not None:
+        return f"measured {math.exp(arm.gain):.2f}× the baseline's speed"
+    return "rejected" if arm.rejections else "not tried yet"

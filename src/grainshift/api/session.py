@@ -1,0 +1,204 @@
+"""One tuned model: its Slots, driver, pulse and Journal, from tune to untune. Decides nothing."""
+
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from grainshift.api.report import Report, site_line
+from grainshift.core.choice import Choice
+from grainshift.core.errors import NotTunable
+from grainshift.core.events import AnyEvent
+from grainshift.core.family import Family
+from grainshift.core.forecast import Limits
+from grainshift.core.instructions import AnyInstruction, Swap
+from grainshift.core.machine import Machine
+from grainshift.core.settings import Settings
+from grainshift.core.site import Site
+from grainshift.environment import environment, versions
+from grainshift.guards import make_guards
+from grainshift.journal import Experience, ExperienceKey, Journal, new_run
+from grainshift.machine import Sensors
+from grainshift.policies import make_policy
+from grainshift.runtime.builder import Builders
+from grainshift.runtime.slot import Slot
+from grainshift.tuner import loop
+from grainshift.tuner.driver import Driver, Ports
+from grainshift.tuner.pulse import Pulse
+
+ATTRIBUTE = "_grainshift"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What `tune` was asked for, read and checked."""
+
+    machine: Machine
+    limits: Limits
+    settings: Settings
+    families: tuple[Family, ...]
+    policy: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    """The experience of this machine with these versions, as the driver asks for it."""
+
+    experience: Experience
+    machine: str
+    versions: tuple[tuple[str, str], ...]
+
+    def recall(self, site: Site, bucket: str) -> Mapping[str, float]:
+        """The log gain of each Choice that is remembered."""
+        known = self.experience.recall(self._key(site, bucket), time.time())
+        return {choice: log_gain for choice, (log_gain, _) in known.items()}
+
+    def remember(
+        self, site: Site, bucket: str, choice: Choice, log_gain: float, blocks: int
+    ) -> None:
+        """Keep what a trial told."""
+        self.experience.remember(self._key(site, bucket), choice, log_gain, blocks, time.time())
+
+    def _key(self, site: Site, bucket: str) -> ExperienceKey:
+        return ExperienceKey(self.machine, self.versions, site.fingerprint, bucket)
+
+
+class _Ledger:
+    """Passes every step on to the Journal, and keeps why each live Choice is live."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.reasons: dict[tuple[str, str], str] = {}
+
+    def append(self, event: AnyEvent, instructions: tuple[AnyInstruction, ...]) -> None:
+        self.journal.append(event, instructions)
+        for said in instructions:
+            if isinstance(said, Swap):
+                self.reasons[said.site_key, said.bucket] = said.reason
+
+
+class Session:
+    """Everything that tuning one model needs while it runs."""
+
+    def __init__(self, model: nn.Module, plan: Plan) -> None:
+        settings, limits = plan.settings, plan.limits
+        place, named = environment(), versions()
+        header = new_run(time.time(), plan.machine.fingerprint, named, settings, limits)
+        self.journal = Journal(place.journal_file, header, settings.journal_bytes)
+        self._ledger = _Ledger(self.journal)
+        self._builders = Builders(
+            place.cache_folder / "builds", settings.builders, settings.build_timeout_s
+        )
+        self._sensors = Sensors(plan.machine)
+        policies = {
+            family.name: make_policy(plan.policy or family.policy, settings.seed, settings.epsilon)
+            for family in plan.families
+        }
+        experience = Experience(place.journal_file)
+        memory = _Remembered(experience, plan.machine.fingerprint, tuple(sorted(named.items())))
+        ports = Ports(
+            plan.machine,
+            limits,
+            policies,
+            self._ledger,
+            memory,
+            self._sensors,
+            self._builders,
+            time.monotonic,
+        )
+        state = loop.begin(settings, limits, make_guards(settings, limits))
+        self.driver = Driver(state, ports)
+        self.untouched: list[tuple[str, str]] = []
+        self._undo: list[Callable[[], None]] = []
+        for family in plan.families:
+            self._install(model, family)
+        self._pulse = Pulse(self._look, self._is_calm, self._give_up, settings.drain_s)
+        self._end = weakref.finalize(
+            self, _end, self._pulse, self._builders, self._sensors, self.journal
+        )
+        self._pulse.start()
+
+    def _install(self, model: nn.Module, family: Family) -> None:
+        sites, refused = family.find(model)
+        self.untouched.extend(refused)
+        for site in sites:
+            baseline = family.build(model, site, "", Choice("stock"), "")
+            slot = Slot(site, baseline.run)
+            self._undo.append(family.install(model, site, slot))
+            self.driver.attach(site, family, slot, model)
+
+    def _look(self) -> None:
+        self.driver.pump()
+
+    def _is_calm(self) -> bool:
+        return self.driver.settled
+
+    def _give_up(self) -> None:
+        self.driver.close()
+
+    def report(self) -> Report:
+        """What every Site does now, and why."""
+        state = self.driver.state
+        lines = tuple(
+            site_line(state, case, self._ledger.reasons.get(key, ""))
+            for key, case in state.cases.items()
+        )
+        fault = self.journal.status.fault
+        notes = (f"The Journal is kept in memory only: {fault}",) if fault else ()
+        return Report(lines, tuple(self.untouched), self.driver.settled, notes)
+
+    def settle(self, timeout_s: float, call: Callable[[], object] | None) -> bool:
+        """Wait until exploring is over, making calls meanwhile if told how."""
+        until_s = time.monotonic() + timeout_s
+        called = False
+        while time.monotonic() < until_s:
+            if called and self.driver.settled and self.driver.state.cases:
+                return True
+            if call is not None:
+                call()
+            else:
+                time.sleep(0.01)
+            called = True
+        return self.driver.settled and bool(self.driver.state.cases)
+
+    def freeze(self) -> None:
+        """End exploring for good; what is live stays live."""
+        self.driver.freeze()
+
+    def close(self) -> None:
+        """Give the model back as it was."""
+        for undo in self._undo:
+            undo()
+        self._pulse.stop()
+        self.driver.close()
+        self._end()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> None:
+        """A copy of a tuned model is not tuned."""
+
+    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
+        """A pickle of a tuned model is not tuned either."""
+        return _nothing, ()
+
+
+def _nothing() -> None:
+    """What a copied or pickled model holds instead of its session."""
+
+
+def _end(pulse: Pulse, builders: Builders, sensors: Sensors, journal: Journal) -> None:
+    pulse.stop(1.0)
+    builders.close()
+    sensors.close()
+    journal.close()
+
+
+def session_of(model: nn.Module) -> Session:
+    """The session of a tuned model."""
+    session = model.__dict__.get(ATTRIBUTE)
+    if not isinstance(session, Session):
+        kind = type(model).__name__
+        raise NotTunable(f"this {kind} is not tuned; call grainshift.tune(model) first")
+    return session
