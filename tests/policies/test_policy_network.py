@@ -96,8 +96,10 @@ def test_the_slopes_of_ppo_agree_with_torch() -> None:
     gains = torch.from_numpy(gain)
     clipped = torch.minimum(ratio * gains, ratio.clip(0.8, 1.2) * gains)
     entropy = -(soft * (soft + 1e-12).log()).sum(dim=1)
-    (expected,) = torch.autograd.grad(-clipped.mean() - 0.05 * entropy.mean(), leaf)
-    found = logit_slopes(logits, rows, epsilon=0.1, clip=0.2, entropy=0.05)
+    mean = (leaf * allowed).sum(dim=1, keepdim=True) / allowed.sum(dim=1, keepdim=True)
+    pulled = 0.3 * (((leaf - mean) * allowed) ** 2).sum(dim=1).mean()
+    (expected,) = torch.autograd.grad(-clipped.mean() - 0.05 * entropy.mean() + 0.5 * pulled, leaf)
+    found = logit_slopes(logits, rows, epsilon=0.1, clip=0.2, entropy=0.05, pull=0.3)
     np.testing.assert_allclose(found, expected, atol=1e-8)
     assert (found[~mask] == 0.0).all()
 

@@ -156,6 +156,14 @@ def test_the_table_follows_a_change() -> None:
     assert np.argmax(policy.propose(bandit_query()).scores) == 3
 
 
+def test_ppo_follows_a_change_since_its_logits_are_held_together() -> None:
+    before, after = (0.0, 0.4, 0.1, 0.0), (0.0, -0.4, 0.1, 0.3)
+    means = [before] * 400 + [after] * 500
+    pulled = [np.mean(regret(Ppo(seed, 0.05, 0.0), means, seed)[-100:]) for seed in (0, 1)]
+    free = [np.mean(regret(Ppo(seed, 0.05, 0.0, pull=0.0), means, seed)[-100:]) for seed in (0, 1)]
+    assert max(pulled) < 0.1 < max(free)
+
+
 def test_fixed_goes_down_the_priors_until_one_holds() -> None:
     policy, query = Fixed(), bandit_query()
     tried = []

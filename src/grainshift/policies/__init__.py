@@ -23,13 +23,14 @@ class Turns:
     """What can be turned at any policy; each takes what it has a use for.
 
     seed: seed of every draw. epsilon: share of proposals drawn at random from the allowed set
-    (not for fixed). gamma: weight of what follows (qlearning, dqn, ppo). choice: what fixed
+    (not for fixed). gamma: weight of what follows (qlearning, dqn, ppo); nought until an
+    answer is seen to move what follows. choice: what fixed
     proposes, by its name or in full, such as "unrolled(8)".
     """
 
     seed: int = 0
     epsilon: float = 0.05
-    gamma: float = 0.9
+    gamma: float = 0.0
     choice: str | None = None
 
 
@@ -48,7 +49,7 @@ def make_policy(
     name: str,
     seed: int = 0,
     epsilon: float = 0.05,
-    gamma: float = 0.9,
+    gamma: float = 0.0,
     choice: str | None = None,
 ) -> Policy:
     """A fresh policy by its name."""

@@ -35,7 +35,7 @@ class Dqn:
         self,
         seed: int = 0,
         epsilon: float = 0.05,
-        gamma: float = 0.9,
+        gamma: float = 0.0,
         sizes: network.Sizes = network.USUAL_SIZES,
         rate: float = 2e-3,
         steps: int = 2,

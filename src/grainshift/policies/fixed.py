@@ -15,6 +15,8 @@ from grainshift.policies.describe import key
 
 __all__ = ["Fixed", "FixedActor"]
 
+_MOST_REFUSED = 65536
+
 
 @final
 class Fixed:
@@ -26,7 +28,7 @@ class Fixed:
 
     def __init__(self, choice: str | None = None) -> None:
         self._choice = choice
-        self._refused: set[int] = set()
+        self._refused: dict[int, None] = {}  # the oldest first
 
     @property
     def name(self) -> str:
@@ -50,7 +52,11 @@ class Fixed:
         for lesson in lessons:
             if fault(lesson) is None:
                 address = _address(lesson.query, lesson.query.choices[lesson.arm])
-                (self._refused.add if lesson.reward <= 0.0 else self._refused.discard)(address)
+                self._refused.pop(address, None)
+                if lesson.reward <= 0.0:
+                    self._refused[address] = None
+        while len(self._refused) > _MOST_REFUSED:
+            del self._refused[next(iter(self._refused))]
 
     def actor(self, choices: tuple[Choice, ...]) -> Actor | None:
         """The named Choice; None without a name, since an actor is told no priors."""
@@ -60,11 +66,11 @@ class Fixed:
 
     def arrays(self) -> Arrays:
         """What was refused."""
-        return {"refused": np.array(sorted(self._refused), dtype=np.uint64)}
+        return {"refused": np.array(list(self._refused), dtype=np.uint64)}
 
     def restore(self, arrays: Arrays) -> None:
         """Take back what `arrays` gave."""
-        self._refused = {int(item) for item in checked(arrays, "refused", np.uint64, (None,))}
+        self._refused = dict.fromkeys(checked(arrays, "refused", np.uint64, (None,)).tolist())
 
 
 @final

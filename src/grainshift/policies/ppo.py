@@ -54,8 +54,13 @@ def logit_slopes(
     epsilon: float,
     clip: float,
     entropy: float,
+    pull: float,
 ) -> NDArray[np.float64]:
-    """The slopes of PPO's loss by the logits: the clipped gain, less what entropy is worth."""
+    """The slopes of PPO's loss by the logits: the clipped gain, what entropy is worth, a pull.
+
+    The pull draws the allowed logits towards their mean. Where the softmax is saturated the other
+    slopes vanish, and without it a change of the world goes unlearnt.
+    """
     each, arm = np.arange(len(logits)), rows["arm"]
     soft = chances(logits, rows["mask"], 0.0)
     moved = chances(logits, rows["mask"], epsilon)[each, arm] / rows["before"]
@@ -67,7 +72,9 @@ def logit_slopes(
     by_logit = (by_chance * soft[each, arm])[:, None] * (hot - soft)
     logs = np.log(np.maximum(soft, 1e-12))
     undecided = -(soft * logs).sum(axis=1, keepdims=True)
-    slopes: NDArray[np.float64] = entropy * soft * (logs + undecided) - by_logit
+    mean = np.mean(logits, axis=1, where=rows["mask"], keepdims=True)
+    apart = np.where(rows["mask"], logits - mean, 0.0)
+    slopes: NDArray[np.float64] = entropy * soft * (logs + undecided) + pull * apart - by_logit
     return slopes / len(logits)
 
 
@@ -77,20 +84,22 @@ class Ppo:
 
     The probabilities learnt from are those drawn from, epsilon included, so that exploring does
     not bias it. gae: decay of the generalised advantage; clip: furthest that a probability moves
-    in a round; entropy: weight of staying undecided; round_size: Lessons in a round; passes: times
-    that each is used. The prior leans the draw until Lessons speak of a Choice's name.
+    in a round; entropy: weight of staying undecided; pull: weight of logits staying near each
+    other; round_size: Lessons in a round; passes: times that each is used. The prior leans the
+    draw until Lessons speak of a Choice's name.
     """
 
     def __init__(
         self,
         seed: int = 0,
         epsilon: float = 0.05,
-        gamma: float = 0.9,
+        gamma: float = 0.0,
         sizes: network.Sizes = network.USUAL_SIZES,
         rate: float = 1e-2,
         gae: float = 0.95,
         clip: float = 0.2,
         entropy: float = 0.01,
+        pull: float = 0.005,
         round_size: int = 32,
         passes: int = 8,
         batch: int = 32,
@@ -103,6 +112,7 @@ class Ppo:
         self._gae = gae
         self._clip = clip
         self._entropy = entropy
+        self._pull = pull
         self._passes = passes
         self._batch = batch
         self._shapes = [*sizes.shapes, *sizes.shapes]
@@ -211,7 +221,7 @@ class Ppo:
         scorer, valuer = self._layers
         pairs = rows["state"], rows["choices"]
         logits = network.scores(scorer, *pairs) + rows["bias"]
-        slopes = logit_slopes(logits, rows, self._epsilon, self._clip, self._entropy)
+        slopes = logit_slopes(logits, rows, self._epsilon, self._clip, self._entropy, self._pull)
         wrong = self._values(rows["state"]) - rows["aim"]
         alone = rows["state"], _no_choice(len(wrong))
         parts = (

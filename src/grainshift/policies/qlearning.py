@@ -32,7 +32,7 @@ class QLearning:
         self,
         seed: int = 0,
         epsilon: float = 0.05,
-        gamma: float = 0.9,
+        gamma: float = 0.0,
         least_rate: float = 0.1,
         bin_width: float = 0.5,
         most_cells: int = 65536,
