@@ -63,10 +63,14 @@ class Shape:
         return self.inputs if layer == 0 else self.hidden * self.directions
 
     @property
+    def input_matrix_bytes(self) -> int:
+        """The input matrices of all sweeps."""
+        return self.directions * sum(self.input_bytes(layer) for layer in range(self.layers))
+
+    @property
     def matrix_bytes(self) -> int:
         """All weight matrices; biases left out."""
-        inputs = sum(self.input_bytes(layer) for layer in range(self.layers))
-        return self.directions * (inputs + self.layers * self.recurrent_bytes)
+        return self.input_matrix_bytes + self.sweeps * self.recurrent_bytes
 
 
 def parse(site: Site) -> Shape:
