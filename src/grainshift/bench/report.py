@@ -11,8 +11,8 @@ from grainshift.bench.row import Report, Row, geometric_mean
 def table(report: Report, title: str) -> Table:
     """Every Row of a Report; what the peers won is shown like what they lost."""
     shown = Table(title=f"{title} · {machine_line(report)}", caption=summary(report.rows))
-    for heading in ("workload", "metric"):
-        shown.add_column(heading)
+    shown.add_column("workload", min_width=10)
+    shown.add_column("metric", min_width=18)
     for heading in ("ours", "best peer", "ratio", "95 % interval", "limit"):
         shown.add_column(heading, justify="right", no_wrap=True)
     for row in report.rows:

@@ -285,14 +285,16 @@ class Simulation:
         baseline = self.family.build(None, site, BUCKET, Choice("stock"), "")
         self.slot = Slot(site, baseline.run, clock)
         self.driver.attach(site, self.family, self.slot, None)
+        self.trace = Trace()
 
     def _clock(self) -> float:
         return self.world.now_s
 
-    def run(self, every: int = 4) -> Trace:
-        """Make all calls, with the driver looking every so many of them."""
-        trace, world, table = Trace(), self.world, self.world.table
-        for call in range(self.calls):
+    def run(self, every: int = 4, calls: int | None = None) -> Trace:
+        """Make all calls, or some more, with the driver looking every so many of them."""
+        trace, world, table = self.trace, self.world, self.world.table
+        begin = len(trace.taken_s)
+        for call in range(begin, min(begin + (calls or self.calls), self.calls)):
             world.call = call
             moment = world.moment(0)
             baseline_s, best_s = table.cost_s(0, moment), table.best_s(moment)

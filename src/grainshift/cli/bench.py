@@ -7,6 +7,9 @@ import typer
 from rich.console import Console
 
 
+_FILE_COLUMNS = 140
+
+
 def bench(
     family: Annotated[str, typer.Argument(help="What to measure: tuner, journal or recurrence.")],
     quick: Annotated[
@@ -26,6 +29,9 @@ def bench(
 
     suite = find_suite(family)
     measured = report(suite, quick, only)
-    Console().print(table(measured, suite.name))
+    console = Console()
+    if not console.is_terminal:  # a file or a pipe has no width of its own
+        console = Console(width=_FILE_COLUMNS)
+    console.print(table(measured, suite.name))
     if json_file:
         write(measured, json_file)
