@@ -25,7 +25,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
 
 # Parts that decide: what they would need for an effect, they must not import.
 PURE = ("core", "tuner", "guards")
-EFFECTFUL = ("tuner.driver",)
+ACTING = frozenset({"driver", "pulse"})  # the files of tuner that perform; one part, tuner.driver
 EFFECTS = frozenset(
     {
         *("torch", "time", "os", "random", "threading", "datetime", "pathlib", "sqlite3"),
@@ -66,7 +66,7 @@ def _base(module: Module, node: ast.ImportFrom) -> str:
 def part_of(name: str) -> str:
     """The part of the package that a dotted name of ours belongs to; '' for the package itself."""
     parts = name.split(".")[1:]
-    if parts[:2] == ["tuner", "driver"]:
+    if parts[:1] == ["tuner"] and ACTING & {*parts[1:2]}:
         return "tuner.driver"
     return parts[0] if parts and parts[0] in MAY_IMPORT else ""
 
@@ -109,8 +109,7 @@ def resolved(module: Module, known: frozenset[str]) -> set[str]:
 
 def effects(module: Module) -> list[str]:
     """The imports by which a part that decides would act."""
-    part = part_of(module.name)
-    if part in EFFECTFUL or part not in PURE:
+    if part_of(module.name) not in PURE:
         return []
     tops = {name.split(".")[0] for name in imported(module)}
     return [f"{module.name} imports {top}" for top in sorted(tops & EFFECTS)]

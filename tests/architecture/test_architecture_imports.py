@@ -38,6 +38,7 @@ def test_no_file_imports_itself_in_a_circle() -> None:
         ("families.recurrence.find", "from grainshift.families.regions import find"),
         ("families.recurrence.find", "import grainshift.policies.dqn"),
         ("tuner.loop", "from grainshift.policies import bandit"),
+        ("tuner.loop", "from grainshift.tuner import pulse"),
         ("tuner.loop", "def f():\n    from grainshift.runtime import slot"),
         ("runtime.slot", "from grainshift.api import tune"),
         ("journal.append", "from grainshift import __version__"),
@@ -49,7 +50,7 @@ def test_no_file_imports_itself_in_a_circle() -> None:
 )
 def test_a_wrong_way_is_seen(name: str, text: str) -> None:
     names = ("cli", "api", "families.recurrence.find", "families.regions.find", "policies.bandit")
-    names += ("machine.facts", "runtime.slot", "tuner.loop", "policies.dqn")
+    names += ("machine.facts", "runtime.slot", "tuner.loop", "tuner.pulse", "policies.dqn")
     known = frozenset({"grainshift", *(f"grainshift.{part}" for part in names)})
     assert rules.wrong_ways(bad(name, text), known)
 
