@@ -1,6 +1,7 @@
 """Contenders: one peer, one workload, one process."""
 
 import time
+from dataclasses import replace
 
 import bench_samples as samples
 import psutil
@@ -46,7 +47,11 @@ def test_a_peer_that_is_not_ready_in_time_is_given_up() -> None:
 
 def test_a_contest_names_who_is_not_there_and_who_is_wrong() -> None:
     peers = (Peer("refuse", samples.refuse), Peer("twice", samples.twice))
-    row = contest(MLP, eager.PEER, Field(1, Plan(blocks=5, budget_s=0.2), peers))
+    field = Field(1, Plan(blocks=5, budget_s=0.2), peers)
+    row = contest(MLP, eager.PEER, field)
+    assert list(row.peers) == ["twice"] and row.best_peer is None and row.ratio is None
+    assert "twice errs by more than 0.001: not compared" in row.notes
+    row = contest(MLP, eager.PEER, replace(field, error_ratio=None))
     assert list(row.peers) == ["twice"] and row.best_peer == "twice"
     assert "refuse not there: TypeError: cannot take this graph" in row.notes
     assert "ours 1 threads, error 0;" in row.notes and "twice 1 threads, error 1" in row.notes

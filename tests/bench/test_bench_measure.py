@@ -144,3 +144,11 @@ def test_a_row_names_the_best_peer_and_a_loss() -> None:
 def test_a_row_without_peers_has_no_ratio() -> None:
     made = row("mlp", "median", Timings(((0.002,),) * 5), {})
     assert (made.best_peer, made.ratio, made.ratio_low, made.lost) == (None, None, None, False)
+
+
+def test_who_is_set_aside_is_shown_but_is_not_the_best() -> None:
+    ours = Timings(((0.002,),) * 5)
+    peers = {"slow": Timings(((0.004,),) * 5), "quick": Timings(((0.001,),) * 5)}
+    made = row("mlp", "median", ours, peers, aside={"quick"})
+    assert made.peers == {"slow": 4.0, "quick": 1.0}
+    assert (made.best_peer, made.ratio) == ("slow", pytest.approx(2.0))

@@ -17,11 +17,19 @@ from grainshift.bench.row import Row
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Whom to meet and how: the peers, the cores there are, and the time to spend."""
+    """Whom to meet and how.
+
+    cores: the most threads that anyone is given.
+    plan: the time to spend.
+    peers: whom to meet.
+    error_ratio: the largest error with which a peer can be the best one. Who errs by more answers
+        another question; it is shown, and the notes say so. None lets everyone be the best.
+    """
 
     cores: int
     plan: Plan
     peers: tuple[Peer, ...] = PEERS
+    error_ratio: float | None = 1e-3
 
 
 def contest(workload: Workload, ours: Peer, field: Field, limit_s: float | None = None) -> Row:
@@ -37,8 +45,14 @@ def contest(workload: Workload, ours: Peer, field: Field, limit_s: float | None 
             except PeerUnavailable as reason:
                 notes.append(f"{peer.name} not there: {reason}")
         timings = measure({name: c.turn for name, c in ready.items()}, field.plan, time.monotonic)
+    loose = frozenset(name for name, c in ready.items() if _is_loose(c, field.error_ratio))
+    notes += [
+        f"{name} errs by more than {field.error_ratio}: not compared" for name in sorted(loose)
+    ]
     mine = timings.pop("")
-    return row(workload.name, "median", mine, timings, limit_s=limit_s, notes="; ".join(notes))
+    return row(
+        workload.name, "median", mine, timings, aside=loose, limit_s=limit_s, notes="; ".join(notes)
+    )
 
 
 def best_setting(workload: Workload, peer: Peer, field: Field) -> Contender:
@@ -75,6 +89,10 @@ def _fastest(contenders: dict[str, Contender], plan: Plan) -> str:
 def _close(contenders: Iterable[Contender]) -> None:
     for contender in contenders:
         contender.close()
+
+
+def _is_loose(contender: Contender, error_ratio: float | None) -> bool:
+    return error_ratio is not None and not contender.error_ratio <= error_ratio
 
 
 def _note(name: str, contender: Contender) -> str:

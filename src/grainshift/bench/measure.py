@@ -5,7 +5,7 @@ anew, so that what drifts or disturbs falls on all of them. Nothing that was mea
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,12 +134,16 @@ def row(
     ours: Timings,
     peers: Mapping[str, Timings],
     *,
+    aside: Container[str] = (),
     limit_s: float | None = None,
     notes: str = "",
 ) -> Row:
-    """A Row of times in milliseconds: ours, every peer's, and how far the best peer is from us."""
+    """A Row of times in milliseconds: ours, every peer's, and how far the best peer is from us.
+
+    The peers in `aside` are shown, but none of them is the best.
+    """
     medians = {name: timings.median * 1e3 for name, timings in peers.items()}
-    best = min(medians, key=medians.__getitem__, default=None)
+    best = min((name for name in peers if name not in aside), key=medians.__getitem__, default=None)
     compared = None if best is None else ratio(peers[best], ours)
     return Row(
         workload=workload,
