@@ -11,6 +11,7 @@ from grainshift.journal.header import RunHeader, header_to_text
 from grainshift.journal.rotate import Bounds, begin_with_room, give_back
 from grainshift.journal.text import Chunk
 
+SIGN_OF_LIFE_S = 5.0  # how often a run's row is written again; each time costs a page
 Open = Callable[[Path, int], sqlite3.Connection]
 
 
@@ -31,7 +32,7 @@ class RunFile:
         open_file: Open = open_to_write,
     ) -> None:
         self._path = path
-        self._header = header
+        self._header = (header.run, header_to_text(header), header.started_at_s)
         self._run = run_number(header.run)
         self._bounds = bounds
         self._clock = clock
@@ -85,14 +86,9 @@ class RunFile:
             connection.execute(
                 "INSERT INTO run(id, name, header, started_at_s, written_at_s)"
                 " VALUES (?, ?, ?, ?, ?)"
-                " ON CONFLICT(id) DO UPDATE SET written_at_s = excluded.written_at_s",
-                (
-                    self._run,
-                    self._header.run,
-                    header_to_text(self._header),
-                    self._header.started_at_s,
-                    now_s,
-                ),
+                " ON CONFLICT(id) DO UPDATE SET written_at_s = excluded.written_at_s"
+                " WHERE excluded.written_at_s > run.written_at_s + ?",
+                (self._run, *self._header, now_s, SIGN_OF_LIFE_S),
             )
             connection.executemany(
                 "INSERT INTO chunk(run, first, count, data) VALUES (?, ?, ?, ?)",
