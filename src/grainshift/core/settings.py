@@ -1,11 +1,31 @@
 """Settings: everything a user can turn, in one frozen dataclass. Reads no environment."""
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NoReturn
+
+_SHARES = ("explore_share", "probe_share", "margin", "epsilon", "build_share")
+_AT_LEAST_ONE = ("warm_calls", "builders", "switches_per_window", "backoff")
+_ABOVE_ZERO = ("drift_limit", "drain_s", "sense_s", "build_timeout_s")
+_LARGEST = 1e9  # of a number with a fraction
+_LARGEST_COUNT = 1 << 53  # beyond it, a count does not survive JSON everywhere
 
 
-def _refuse(name: str, value: Any, would_do: str) -> None:
+def _refuse(name: str, value: Any, would_do: str) -> NoReturn:
     raise ValueError(f"settings: {name}={value!r} will not do; give {would_do}")
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST_COUNT
+
+
+def _is_number(value: Any) -> bool:
+    is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_real and 0.0 <= value <= _LARGEST
+
+
+def _is_canary(value: Any) -> bool:
+    is_triple = isinstance(value, tuple) and len(value) == 3
+    return is_triple and all(map(_is_count, value)) and 1 <= value[0] <= value[1] <= value[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +86,22 @@ class Settings:
     journal_bytes: int = 64 << 20
 
     def __post_init__(self) -> None:
-        for name in ("explore_share", "probe_share", "margin", "epsilon", "build_share"):
-            value = getattr(self, name)
-            if not 0.0 <= value <= 1.0:
-                _refuse(name, value, "a share from 0 to 1")
-        if not 0.5 <= self.confidence < 1.0:
-            _refuse("confidence", self.confidence, "a probability from 0.5 to below 1")
-        if len(self.canary_calls) != 3 or list(self.canary_calls) != sorted(self.canary_calls):
-            _refuse("canary_calls", self.canary_calls, "three rising counts such as (1, 8, 64)")
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name not in ("canary_calls",) and value < 0:
-                _refuse(field.name, value, "a number that is not negative")
-        for name in ("warm_calls", "builders", "switches_per_window"):
+            if field.type is int and not _is_count(value):
+                _refuse(field.name, value, "a whole number that is not negative")
+            if field.type is float and not _is_number(value):
+                _refuse(field.name, value, "a number from 0 to 1e9")
+        if not _is_canary(self.canary_calls):
+            _refuse("canary_calls", self.canary_calls, "three rising counts such as (1, 8, 64)")
+        for name in _SHARES:
+            if getattr(self, name) > 1.0:
+                _refuse(name, getattr(self, name), "a share from 0 to 1")
+        if not 0.5 <= self.confidence < 1.0:
+            _refuse("confidence", self.confidence, "a probability from 0.5 to below 1")
+        for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 _refuse(name, getattr(self, name), "at least 1")
-        if self.backoff < 1.0:
-            _refuse("backoff", self.backoff, "a factor of at least 1")
+        for name in _ABOVE_ZERO:
+            if getattr(self, name) <= 0.0:
+                _refuse(name, getattr(self, name), "more than 0")

@@ -1,4 +1,7 @@
-"""The other process of a builder: does one recipe at idle priority and ends with its parent."""
+"""The other process of a builder: does one recipe at idle priority and ends with its parent.
+
+It is run by its path and imports nothing of ours until it has stepped back.
+"""
 
 import contextlib
 import ctypes
@@ -30,12 +33,16 @@ def die_with_parent(parent: int) -> None:
 
 def main() -> None:
     """Read a recipe from standard input and do it in the folder it names."""
+    step_back()
     order = json.load(sys.stdin)
     die_with_parent(order["parent"])
-    step_back()
+    sys.path[:] = order["path"]
     os.chdir(Path(order["folder"]))
-    function = getattr(importlib.import_module(order["module"]), order["function"])
-    function(**order["arguments"])
+    try:
+        function = getattr(importlib.import_module(order["module"]), order["function"])
+        function(**order["arguments"])
+    except SystemExit as early:
+        sys.exit(f"the recipe exited with {early.code!r} instead of coming to its end")
 
 
 if __name__ == "__main__":

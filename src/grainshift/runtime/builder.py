@@ -1,7 +1,11 @@
 """Builders: do recipes in other processes at idle priority. Know no Choice and no Site."""
 
+import contextlib
+import fcntl
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,12 +17,13 @@ from typing import IO
 
 from grainshift.core.family import Recipe
 
-_CHILD = "grainshift.runtime.build_child"
+_CHILD = Path(__file__).with_name("build_child.py")
+_TAIL_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a recipe ended; `failure` is empty when it went well."""
+    """How a recipe ended; `failure` is empty when it went well, and `folder` when it did not."""
 
     order: Hashable
     folder: str
@@ -37,29 +42,42 @@ class _Running:
 
 @dataclass(slots=True)
 class Builders:
-    """At most `count` recipes at a time, each in a process and an empty folder of its own."""
+    """At most `count` recipes at a time, each in a process and an empty folder of its own.
+
+    Folders of failed recipes go at once, the others when they are discarded or at `close`, and
+    those of a process that was killed when the next one begins to build in the same room.
+    """
 
     room: Path
     count: int = 1
     timeout_s: float = 300.0
     _waiting: deque[tuple[Hashable, Recipe]] = field(default_factory=deque)
     _running: list[_Running] = field(default_factory=list)
+    _own: Path | None = None
+    _own_lock: int = -1
+    _owner: int = field(default_factory=os.getpid)
 
     def submit(self, order: Hashable, recipe: Recipe) -> None:
         """Have a recipe done; `poll` tells when."""
         self._waiting.append((order, recipe))
 
     def poll(self, at_s: float) -> list[Outcome]:
-        """What ended since the last poll; starts what waits."""
-        ended = [self._end(running, at_s) for running in self._running]
-        outcomes = [outcome for outcome in ended if outcome is not None]
-        over = {outcome.folder for outcome in outcomes}
-        self._running = [running for running in self._running if running.folder not in over]
+        """What ended since the last poll; starts what waits. Never raises."""
+        if os.getpid() != self._owner:  # forked: the children are the other process's
+            return []
+        outcomes, going = [], []
+        for running in self._running:
+            outcome = self._end(running, at_s)
+            if outcome is None:
+                going.append(running)
+            else:
+                outcomes.append(outcome)
+        self._running = going
         while self._waiting and len(self._running) < self.count:
             order, recipe = self._waiting.popleft()
             try:
                 self._running.append(self._start(order, recipe, at_s))
-            except OSError as fault:
+            except Exception as fault:  # noqa: BLE001 - a fault of a build turns into an outcome
                 outcomes.append(Outcome(order, "", 0.0, f"no builder could start: {fault}"))
         return outcomes
 
@@ -68,39 +86,36 @@ class Builders:
         """Whether anything is being built or waits for it."""
         return bool(self._running or self._waiting)
 
+    def discard(self, folder: str) -> None:
+        """Remove what a recipe left, once nothing reads it any more."""
+        if folder and self._own is not None and Path(folder).parent == self._own:
+            shutil.rmtree(folder, ignore_errors=True)
+
     def close(self) -> None:
-        """End whatever is being built."""
+        """End whatever is being built and remove all folders; a forked process leaves both be."""
         self._waiting.clear()
-        for running in self._running:
-            running.child.kill()
-            running.child.wait()
-            running.errors.close()
-        self._running = []
+        running, self._running = self._running, []
+        own, self._own = self._own, None
+        if os.getpid() != self._owner:
+            return
+        for one in running:
+            _kill(one.child)
+            one.errors.close()
+        if own is not None:
+            shutil.rmtree(own, ignore_errors=True)
+            os.close(self._own_lock)
 
     def _start(self, order: Hashable, recipe: Recipe, at_s: float) -> _Running:
-        self.room.mkdir(parents=True, exist_ok=True, mode=0o700)
-        folder = tempfile.mkdtemp(prefix="build-", dir=self.room)
+        if self._own is None:
+            self._own, self._own_lock = _move_in(self.room)
+        folder = tempfile.mkdtemp(prefix="build-", dir=self._own)
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
-        child = subprocess.Popen(
-            [sys.executable, "-m", _CHILD],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            close_fds=True,
-        )
-        say = {
-            "module": recipe.module,
-            "function": recipe.function,
-            "arguments": recipe.arguments,
-            "folder": folder,
-            "parent": os.getpid(),
-        }
-        assert child.stdin is not None
         try:
-            child.stdin.write(json.dumps(say).encode())
-            child.stdin.close()
-        except BrokenPipeError:  # it ended already; poll reads why
-            pass
+            child = _spawn(recipe, folder, errors)
+        except BaseException:
+            errors.close()
+            self.discard(folder)
+            raise
         return _Running(order, folder, child, at_s, errors)
 
     def _end(self, running: _Running, at_s: float) -> Outcome | None:
@@ -109,13 +124,71 @@ class Builders:
         if code is None and seconds <= self.timeout_s:
             return None
         if code is None:
-            running.child.kill()
-            running.child.wait()
+            _kill(running.child)
             failure = f"gave up after {self.timeout_s:.3g} s"
         else:
             failure = _why(code, running.errors)
         running.errors.close()
-        return Outcome(running.order, running.folder, seconds, failure)
+        if failure:
+            self.discard(running.folder)
+        return Outcome(running.order, "" if failure else running.folder, seconds, failure)
+
+
+def _spawn(recipe: Recipe, folder: str, errors: IO[bytes]) -> "subprocess.Popen[bytes]":
+    say = {
+        "module": recipe.module,
+        "function": recipe.function,
+        "arguments": recipe.arguments,
+        "folder": folder,
+        "parent": os.getpid(),
+        "path": sys.path,
+    }
+    with tempfile.TemporaryFile() as order:  # unlike a pipe, it never makes us wait for a reader
+        order.write(json.dumps(say).encode())
+        order.seek(0)
+        return subprocess.Popen(
+            [sys.executable, "-P", str(_CHILD)],
+            stdin=order,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            close_fds=True,
+            start_new_session=True,  # an interrupt is not for it, and a kill ends all of it
+        )
+
+
+def _kill(child: "subprocess.Popen[bytes]") -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(timeout=5.0)
+
+
+def _move_in(room: Path) -> tuple[Path, int]:
+    """A locked folder of our own, after those were removed whose owner is gone."""
+    room.mkdir(parents=True, exist_ok=True, mode=0o700)
+    door = _lock(room, fcntl.LOCK_EX)  # one process at a time, for a moment
+    try:
+        for other in room.iterdir():
+            with contextlib.suppress(OSError):
+                lock = _lock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(other, ignore_errors=True)
+                os.close(lock)
+        own = Path(tempfile.mkdtemp(prefix="session-", dir=room))
+        return own, _lock(own, fcntl.LOCK_EX)
+    finally:
+        os.close(door)
+
+
+def _lock(folder: Path, kind: int) -> int:
+    """Lock a folder for as long as this process lives, or until the answer is closed."""
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, kind)
+    except OSError:
+        os.close(lock)
+        raise
+    return lock
 
 
 def _why(code: int, errors: IO[bytes]) -> str:
@@ -123,6 +196,6 @@ def _why(code: int, errors: IO[bytes]) -> str:
         return ""
     if code < 0:
         return f"the builder was ended by signal {-code}"
-    errors.seek(0)
+    errors.seek(max(errors.seek(0, os.SEEK_END) - _TAIL_BYTES, 0))
     lines = errors.read().decode(errors="replace").strip().splitlines()
     return lines[-1][:500] if lines else f"the builder ended with status {code}"

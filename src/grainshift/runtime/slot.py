@@ -20,6 +20,7 @@ from grainshift.core.site import Site
 from grainshift.runtime.compare import relative_error
 
 Run = Callable[..., Any]
+_Card = tuple[int, int, int]  # arm, trial, block
 RING = 256
 _MASK = RING - 1
 _COMPARE = -1
@@ -81,7 +82,7 @@ class _Lane:
         self.arm_runs: dict[int, Run] = {0: baseline}
         self.live: tuple[int, Run] = (0, baseline)
         self.pick: Callable[[], int] | None = None
-        self.deck: deque[tuple[int, int, int]] = deque()
+        self.deck: deque[_Card] = deque()
         self.ring: list[tuple[int, int, float, float] | None] = [None] * RING
         self.counter = itertools.count()
         self.tail = 0
@@ -109,57 +110,85 @@ class Slot:
             lane = self._open(bucket)
             if lane is None:
                 return self._baseline(*args)
-        if lane.deck:
-            return self._dealt(lane, work, args)
+        if lane.deck and (card := _draw(lane)) is not None:
+            return self._dealt(lane, card, work, args)
         arm, run = lane.live
         if lane.pick is not None:
-            arm = lane.pick()
-            run = lane.arm_runs.get(arm, run)
+            arm, run = self._picked(lane, arm, run)
         clock = self._clock
         start = clock()
         try:
             out = run(*args)
-        except Exception as fault:  # noqa: BLE001 - a fault of a Choice turns into a revert
-            return self._rescue(lane, arm, fault, args)
-        seconds = clock() - start
-        number = next(lane.counter)
-        lane.ring[number & _MASK] = (number, arm, work, seconds)
-        if arm and seconds > work * lane.trip_unit_s:
-            self._trip(lane, arm)
-        return out
+        except Exception as fault:
+            if not arm:
+                raise
+            told = _tell(fault)
+        else:
+            seconds = clock() - start
+            number = next(lane.counter)
+            lane.ring[number & _MASK] = (number, arm, work, seconds)
+            if arm and seconds > work * lane.trip_unit_s:
+                self._trip(lane, arm)
+            return out
+        return self._rescue(lane, arm, told, args)
 
     def _open(self, bucket: str) -> _Lane | None:
         if len(self._lanes) >= _MOST_LANES:
             return None
-        lane = self._lanes.setdefault(bucket, _Lane(bucket, self._baseline))
-        self.opened.append(bucket)
+        fresh = _Lane(bucket, self._baseline)
+        lane = self._lanes.setdefault(bucket, fresh)
+        if lane is fresh:  # else another thread was here first
+            self.opened.append(bucket)
         return lane
 
-    def _dealt(self, lane: _Lane, work: float, args: tuple[Any, ...]) -> Any:
-        """Run the dealt call: one of a paired block, or a comparison."""
+    def _picked(self, lane: _Lane, arm: int, run: Run) -> tuple[int, Run]:
+        pick = lane.pick
         try:
-            arm, trial, block = lane.deck.popleft()
-        except IndexError:  # another thread took the last one
-            arm, trial, block = lane.live[0], 0, 0
-        run = lane.arm_runs.get(arm)
-        if run is None:
-            arm, run = lane.live
+            arm = arm if pick is None else pick()
+        except Exception as fault:  # noqa: BLE001 - an actor's fault ends its say
+            lane.pick = None
+            self.faults.append(Fault(lane.bucket, 0, *_tell(fault)))
+            return arm, run
+        picked = lane.arm_runs.get(arm)
+        return lane.live if picked is None else (arm, picked)
+
+    def _dealt(self, lane: _Lane, card: _Card, work: float, args: tuple[Any, ...]) -> Any:
+        """Run the dealt call; where the caller's input or an interrupt ends it, deal it again."""
+        try:
+            return self._play(lane, card, work, args)
+        except BaseException:
+            lane.deck.appendleft(card)
+            raise
+
+    def _play(self, lane: _Lane, card: _Card, work: float, args: tuple[Any, ...]) -> Any:
+        arm, trial, block = card
+        run = lane.arm_runs.get(arm, self._baseline)
         if trial == _COMPARE:
             return self._compare(lane, arm, run, work, args)
         start = self._clock()
         try:
             out = run(*args)
-        except Exception as fault:  # noqa: BLE001 - a fault of a Choice turns into a revert
-            return self._rescue(lane, arm, fault, args)
-        seconds = self._clock() - start
-        if trial:
+        except Exception as fault:
+            if not arm:
+                raise
+            told = _tell(fault)
+        else:
+            seconds = self._clock() - start
             lane.tried.append(Reading(arm, seconds, work, trial, block))
-        if arm and seconds > work * lane.trip_unit_s:
-            self._trip(lane, arm)
-        return out
+            if arm and seconds > work * lane.trip_unit_s:
+                self._trip(lane, arm)
+            return out
+        return self._rescue(lane, arm, told, args)
 
     def _trip(self, lane: _Lane, arm: int) -> None:
-        lane.deck.clear()
+        for _ in range(len(lane.deck)):
+            try:
+                card = lane.deck.popleft()
+            except IndexError:  # other threads ran the rest
+                break
+            if card[1] == _COMPARE:  # it belongs to no paired block, and is awaited
+                lane.deck.append(card)
+        lane.pick = None
         if lane.live[0] == arm:
             lane.live = (0, self._baseline)
         self.trips.append((lane.bucket, arm))
@@ -173,29 +202,25 @@ class Slot:
             end = self._clock()
             error = relative_error(output, reference)
         except Exception as fault:  # noqa: BLE001 - a fault of a Choice turns into a revert
-            self._report(lane, arm, fault)
+            self._report(lane, arm, _tell(fault))
             return reference
         self.comparisons.append(
             Comparison(lane.bucket, arm, error, end - between, between - start, work)
         )
         return reference
 
-    def _rescue(self, lane: _Lane, arm: int, fault: Exception, args: tuple[Any, ...]) -> Any:
+    def _rescue(self, lane: _Lane, arm: int, told: tuple[str, str], args: tuple[Any, ...]) -> Any:
         """Answer by the baseline. If that fails too, the input is at fault, not the Choice."""
-        if arm == 0:
-            raise fault
         out = self._baseline(*args)
-        self._report(lane, arm, fault)
+        self._report(lane, arm, told)
         return out
 
-    def _report(self, lane: _Lane, arm: int, fault: Exception) -> None:
-        lane.deck.clear()
+    def _report(self, lane: _Lane, arm: int, told: tuple[str, str]) -> None:
         lane.pick = None
         if lane.live[0] == arm:
             lane.live = (0, self._baseline)
-        lane.arm_runs.pop(arm, None)
-        reason = f"{type(fault).__name__}: {fault}"
-        self.faults.append(Fault(lane.bucket, arm, _kind(fault), reason[:500]))
+        lane.arm_runs.pop(arm, None)  # what was dealt of it is passed over
+        self.faults.append(Fault(lane.bucket, arm, *told))
 
     # What follows is called by the driver, from its own thread.
 
@@ -271,8 +296,23 @@ def _drain(lane: _Lane, most: int) -> Sample | None:
     return Sample(lane.bucket, (*tried, *readings), calls, live_s, live_work)
 
 
-def _kind(fault: Exception) -> str:
+def _draw(lane: _Lane) -> _Card | None:
+    """The next dealt card whose Choice is still there."""
+    while True:
+        try:
+            card = lane.deck.popleft()
+        except IndexError:  # another thread took the last one
+            return None
+        if card[0] in lane.arm_runs:
+            return card
+
+
+def _tell(fault: Exception) -> tuple[str, str]:
+    """The kind of a fault, and its words."""
+    try:
+        words = str(fault)
+    except Exception:  # noqa: BLE001 - whoever wrote that exception, the caller needs an answer
+        words = "it cannot say what"
     is_memory = isinstance(fault, (MemoryError, torch.OutOfMemoryError))
-    if is_memory or "out of memory" in str(fault).lower() or "can't allocate" in str(fault):
-        return "memory"
-    return "exception"
+    is_memory = is_memory or "out of memory" in words.lower() or "can't allocate" in words
+    return "memory" if is_memory else "exception", f"{type(fault).__name__}: {words}"[:500]
