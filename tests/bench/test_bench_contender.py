@@ -50,7 +50,7 @@ def test_a_contest_names_who_is_not_there_and_who_is_wrong() -> None:
     field = Field(1, Plan(blocks=5, budget_s=0.2), peers)
     row = contest(MLP, eager.PEER, field)
     assert list(row.peers) == ["twice"] and row.best_peer is None and row.ratio is None
-    assert "twice errs by more than 0.001: not compared" in row.notes
+    assert "twice errs by more than 0.0001: not compared" in row.notes
     row = contest(MLP, eager.PEER, replace(field, error_ratio=None))
     assert list(row.peers) == ["twice"] and row.best_peer == "twice"
     assert "refuse not there: TypeError: cannot take this graph" in row.notes

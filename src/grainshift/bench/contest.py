@@ -13,6 +13,7 @@ from grainshift.bench.measure import Plan, measure, row
 from grainshift.bench.peer import Peer, PeerUnavailable
 from grainshift.bench.peers import PEERS
 from grainshift.bench.row import Row
+from grainshift.core.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Field:
     cores: int
     plan: Plan
     peers: tuple[Peer, ...] = PEERS
-    error_ratio: float | None = 1e-3
+    error_ratio: float | None = Settings().rounding_ratio
 
 
 def contest(workload: Workload, ours: Peer, field: Field, limit_s: float | None = None) -> Row:
