@@ -82,14 +82,15 @@ def settle(model: nn.Module, *inputs: Any, timeout: float = 60.0) -> bool:
     else must be calling it.
     """
     session = session_of(arguments.check_model(model))
+    timeout_s = arguments.read_wait(timeout)
     if not inputs:
-        return session.settle(timeout, None)
+        return session.settle(timeout_s, None)
 
     def call() -> None:
         with torch.no_grad():
             model(*inputs)
 
-    return session.settle(timeout, call)
+    return session.settle(timeout_s, call)
 
 
 def freeze(model: Model) -> Model:

@@ -58,8 +58,6 @@ class Report:
         yield _table(self.lines)
         for path, reason in self.untouched:
             yield f"{path or 'the model'}: left as it is: {reason}"
-        if not self.lines and not self.untouched:
-            yield "Nothing to tune was found, or the model was not called yet."
         yield from self.notes
         yield "Exploring is over." if self.settled else "Still exploring."
 

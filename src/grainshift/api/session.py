@@ -1,8 +1,9 @@
 """One tuned model: its Slots, driver, pulse and Journal, from tune to untune. Decides nothing."""
 
+import os
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,8 @@ from grainshift.policies import make_policy
 from grainshift.runtime.builder import Builders
 from grainshift.runtime.slot import Slot
 from grainshift.tuner import loop
-from grainshift.tuner.driver import Driver, Ports
+from grainshift.tuner.driver import Driver
+from grainshift.tuner.ports import Ports
 from grainshift.tuner.pulse import Pulse
 
 ATTRIBUTE = "_grainshift"
@@ -113,25 +115,57 @@ class Session:
         self.driver = Driver(state, ports)
         self.untouched: list[tuple[str, str]] = []
         self._undo: list[Callable[[], None]] = []
+        self._why_empty = ""
+        self._why_ended = ""
+        self._process = os.getpid()
         for family in plan.families:
             self._install(model, family)
         self._pulse = Pulse(self._look, self._is_calm, self._give_up, settings.drain_s)
         self._end = weakref.finalize(
-            self, _end, self._pulse, self._builders, self._sensors, self.journal
+            self, _end, self._process, self._pulse, self._builders, self._sensors, self.journal
         )
-        self._pulse.start()
+        if self._undo:
+            self._start()
+        else:
+            names = " and ".join(family.name for family in plan.families)
+            kind = type(model).__name__
+            self._why_empty = f"There is nothing to tune: {names} found no Site in this {kind}."
 
     def _install(self, model: nn.Module, family: Family) -> None:
-        sites, refused = family.find(model)
-        self.untouched.extend(refused)
+        try:
+            found, refused = family.find(model)
+            sites = tuple(found)
+            self.untouched.extend(refused)
+        except Exception as fault:  # noqa: BLE001 - a family's fault leaves the model as it was
+            self.untouched.append(("", f"{family.name} could not look at it: {fault!r}"))
+            return
         for site in sites:
-            baseline = family.build(model, site, "", Choice("stock"), "")
-            slot = Slot(site, baseline.run)
-            self._undo.append(family.install(model, site, slot))
+            try:
+                slot = Slot(site, family.build(model, site, "", Choice("stock"), "").run)
+                undo = family.install(model, site, slot)
+            except Exception as fault:  # noqa: BLE001 - a family's fault leaves the model as it was
+                self.untouched.append((site.path, f"{family.name} could not begin: {fault!r}"))
+                continue
+            self._undo.append(undo)
             self.driver.attach(site, family, slot, model)
 
+    def _start(self) -> None:
+        try:
+            self._pulse.start()
+        except RuntimeError as fault:  # the system has no thread to give
+            self._restore()
+            self._why_empty = f"Nothing is tuned: no thread could be started: {fault}"
+
+    def _restore(self) -> None:
+        while self._undo:
+            self._undo.pop()()
+
     def _look(self) -> None:
-        self.driver.pump()
+        try:
+            self.driver.pump()
+        except Exception as fault:
+            self._why_ended = f"Tuning ended, the model runs as PyTorch has it: {fault!r}"
+            raise
 
     def _is_calm(self) -> bool:
         return self.driver.settled
@@ -146,23 +180,36 @@ class Session:
             site_line(state, case, self._ledger.reasons.get(key, ""))
             for key, case in state.cases.items()
         )
-        fault = self.journal.status.fault
-        notes = (f"The Journal is kept in memory only: {fault}",) if fault else ()
-        return Report(lines, tuple(self.untouched), self.driver.settled, notes)
+        return Report(lines, tuple(self.untouched), self._is_over, tuple(self._notes()))
+
+    def _notes(self) -> Iterator[str]:
+        if self._why_empty:
+            yield self._why_empty
+        elif not self.driver.state.cases:
+            yield "No Site was called yet, or only in ways that PyTorch's own forward must run."
+        if self._why_ended:
+            yield self._why_ended
+        if fault := self.journal.status.fault:
+            yield f"The Journal is kept in memory only: {fault}"
 
     def settle(self, timeout_s: float, call: Callable[[], object] | None) -> bool:
         """Wait until exploring is over, making calls meanwhile if told how."""
         until_s = time.monotonic() + timeout_s
         called = False
-        while time.monotonic() < until_s:
-            if called and self.driver.settled and self.driver.state.cases:
-                return True
+        while time.monotonic() < until_s and not (called and self._is_over):
             if call is not None:
                 call()
             else:
                 time.sleep(0.01)
             called = True
-        return self.driver.settled and bool(self.driver.state.cases)
+        return self._is_over
+
+    @property
+    def _is_over(self) -> bool:
+        if self._why_empty or self._why_ended:
+            return True
+        state = self.driver.state
+        return self.driver.settled and bool(state.cases or state.frozen)
 
     def freeze(self) -> None:
         """End exploring for good; what is live stays live."""
@@ -170,9 +217,9 @@ class Session:
 
     def close(self) -> None:
         """Give the model back as it was."""
-        for undo in self._undo:
-            undo()
-        self._pulse.stop()
+        self._restore()
+        if os.getpid() == self._process:  # a forked process has no such thread
+            self._pulse.stop()
         self.driver.close()
         self._end()
 
@@ -188,7 +235,11 @@ def _nothing() -> None:
     """What a copied or pickled model holds instead of its session."""
 
 
-def _end(pulse: Pulse, builders: Builders, sensors: Sensors, journal: Journal) -> None:
+def _end(
+    process: int, pulse: Pulse, builders: Builders, sensors: Sensors, journal: Journal
+) -> None:
+    if os.getpid() != process:  # forked: all of this is the other process's
+        return
     pulse.stop(1.0)
     builders.close()
     sensors.close()
