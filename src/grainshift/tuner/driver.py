@@ -7,9 +7,11 @@ drives the same code as a real one.
 import contextlib
 import warnings
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
+
+import numpy as np
 
 from grainshift.core.choice import Choice
 from grainshift.core.conditions import Conditions
@@ -17,6 +19,7 @@ from grainshift.core.events import (
     AnyEvent,
     Built,
     Compared,
+    Extended,
     Failed,
     Frozen,
     Lost,
@@ -28,7 +31,6 @@ from grainshift.core.events import (
     Tripped,
 )
 from grainshift.core.family import Family, Recipe, Runner
-from grainshift.core.forecast import Limits
 from grainshift.core.instructions import (
     Admit,
     AnyInstruction,
@@ -43,69 +45,17 @@ from grainshift.core.instructions import (
     Teach,
     Trip,
 )
-from grainshift.core.machine import Machine
 from grainshift.core.policy import Policy
 from grainshift.core.proposal import Proposal
-from grainshift.core.site import Site
-from grainshift.runtime.builder import Outcome
+from grainshift.core.site import Site, Tempo
 from grainshift.runtime.slot import Slot
 from grainshift.tuner import loop
+from grainshift.tuner.picks import Pick
+from grainshift.tuner.ports import Ports
+from grainshift.tuner.rules import condition_state
 from grainshift.tuner.state import State
 
 _CLOSE_AFTER_S = 1.0  # calls that were under way in a Choice when it was let go
-
-
-class Log(Protocol):
-    """Where events and instructions are kept."""
-
-    def append(self, event: AnyEvent, instructions: tuple[AnyInstruction, ...]) -> None:
-        """Keep one step of the loop."""
-
-
-class Memory(Protocol):
-    """What earlier runs learnt of a Site's Choices."""
-
-    def recall(self, site: Site, bucket: str) -> Mapping[str, float]:
-        """The log gain of each Choice that is remembered."""
-
-    def remember(
-        self, site: Site, bucket: str, choice: Choice, log_gain: float, blocks: int
-    ) -> None:
-        """Keep what a trial told."""
-
-
-class Senses(Protocol):
-    """The machine's sensors."""
-
-    def sample(self, at_s: float) -> Conditions:
-        """The Conditions now."""
-
-
-class Workshop(Protocol):
-    """Where recipes are done, away from the caller."""
-
-    def submit(self, order: Any, recipe: Recipe) -> None:
-        """Have a recipe done."""
-
-    def poll(self, at_s: float) -> Sequence[Outcome]:
-        """What ended since the last poll."""
-
-    def close(self) -> None:
-        """End whatever is being done."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The effects of a driver."""
-
-    machine: Machine
-    limits: Limits
-    policies: Mapping[str, Policy]
-    log: Log
-    memory: Memory
-    senses: Senses
-    builders: Workshop
-    clock: Callable[[], float]
 
 
 @dataclass(slots=True)
@@ -118,6 +68,7 @@ class _Place:
     model: Any
     choices: dict[str, tuple[Choice, ...]] = field(default_factory=dict)
     runners: dict[tuple[str, int], Runner] = field(default_factory=dict)
+    picks: dict[str, Pick] = field(default_factory=dict)
 
 
 class Driver:
@@ -197,6 +148,10 @@ class Driver:
             self._next_sense_s = at_s + self.state.settings.sense_s
             self._conditions = self._ports.senses.sample(at_s)
             self._queue.append(Sensed(at_s, self._conditions))
+            figures = condition_state(self._conditions)
+            for place in self._places.values():
+                for pick in place.picks.values():
+                    pick.state[-len(figures) :] = figures
 
     def _gather(self, at_s: float) -> None:
         for key, place in self._places.items():
@@ -242,9 +197,24 @@ class Driver:
 
     def _open(self, place: _Place, bucket: str, at_s: float) -> None:
         choices = place.family.offer(place.site, bucket, self._ports.limits)
-        known = self._ports.memory.recall(place.site, bucket)
         place.choices[bucket] = choices
-        offers = tuple(
+        offers = self._offers(place, bucket, choices)
+        self._queue.append(Opened(at_s, place.site, bucket, offers))
+
+    def extend(self, site_key: str, bucket: str) -> None:
+        """Take in what the family offers by now beyond what it offered before (new plans)."""
+        place = self._places[site_key]
+        known = place.choices[bucket]
+        offered = place.family.offer(place.site, bucket, self._ports.limits)
+        fresh = tuple(choice for choice in offered if choice not in known)
+        if fresh:
+            place.choices[bucket] = known + fresh
+            offers = self._offers(place, bucket, fresh)
+            self._queue.append(Extended(self._ports.clock(), site_key, bucket, offers))
+
+    def _offers(self, place: _Place, bucket: str, choices: tuple[Choice, ...]) -> tuple[Offer, ...]:
+        known = self._ports.memory.recall(place.site, bucket)
+        return tuple(
             Offer(
                 choice,
                 place.family.forecast(
@@ -254,7 +224,6 @@ class Driver:
             )
             for choice in choices
         )
-        self._queue.append(Opened(at_s, place.site, bucket, offers))
 
     # Instructions
 
@@ -296,7 +265,8 @@ class Driver:
                 pass
 
     def _policy(self, place: _Place) -> Policy:
-        return self._ports.policies[place.family.name]
+        policy: Policy = self._ports.policies[place.family.name]
+        return policy
 
     def _ask(self, place: _Place, said: Ask) -> None:
         try:
@@ -345,7 +315,22 @@ class Driver:
         self._queue.append(Built(at_s, key, bucket, arm, took_s, runner.held_bytes))
 
     def _admit(self, place: _Place, bucket: str, arms: Sequence[int]) -> None:
-        """An actor picks inside the call; it needs a policy that has one, and a real choice."""
+        """Where segments are short, the policy's actor picks among equals inside the call."""
+        choices = place.choices[bucket]
+        actor = None
+        if place.site.tempo is Tempo.SEGMENT and len(set(arms) - {0}) > 1:
+            actor = self._policy(place).actor(choices)
+        if actor is None:
+            place.picks.pop(bucket, None)
+            place.slot.let_pick(bucket, None)
+            return
+        mask = np.zeros(len(choices), dtype=np.bool_)
+        mask[[arm for arm in arms if arm]] = True  # the baseline is no gain: it stays out
+        features = [value for _, value in place.site.features]
+        state = np.array([*features, *condition_state(self._conditions)], dtype=np.float32)
+        pick = Pick(actor, state, mask)
+        place.picks[bucket] = pick
+        place.slot.let_pick(bucket, pick)
 
     def _let_go(self, place: _Place, bucket: str, arm: int) -> None:
         runner = place.runners.pop((bucket, arm), None)

@@ -26,8 +26,9 @@ from grainshift.core.forecast import Limits
 from grainshift.core.guard import Guard
 from grainshift.core.instructions import AnyInstruction, Note
 from grainshift.core.settings import Settings
-from grainshift.tuner import rules, search
+from grainshift.tuner import live, rules, search
 from grainshift.tuner.intake import take
+from grainshift.tuner.look import look
 from grainshift.tuner.state import Arm, Case, Instructions, Phase, State
 
 Outcome = tuple[State, Instructions]
@@ -91,7 +92,7 @@ def _freeze(state: State, at_s: float) -> Outcome:
     out: list[AnyInstruction] = []
     for case in tuple(state.cases.values()):
         if case.phase is Phase.TRYING or case.probe is not None:
-            dropped, said = search.stop(case)
+            dropped, said = live.stop(case)
             state = _put(state, dropped)
             out.extend(said)
     return state, tuple(out)
@@ -110,7 +111,7 @@ def _fail(state: State, event: Failed) -> Outcome:
             for number, arm in enumerate(case.arms):
                 if arm.offer.choice == choice and not arm.quarantined:
                     reason = f"{event.kind}: {event.reason}"
-                    after, said = search.quarantine(state, case, number, event.at_s, reason)
+                    after, said = live.quarantine(state, case, number, event.at_s, reason)
                     state = _put(state, after)
                     out.extend(said)
     return state, tuple(out)
@@ -126,13 +127,13 @@ def _at_case(state: State, case: Case, event: AnyEvent) -> Outcome:
         case Built():
             case, out = search.built(state, case, event.arm)
         case Tripped():
-            case, out = search.tripped(state, case, event.arm, event.at_s)
+            case, out = live.tripped(state, case, event.arm, event.at_s)
         case Extended():
             arms = _arms(state, event.site_key, event.offers)
             case = replace(case, arms=case.arms + arms)
         case Compared():
             return _compare(state, case, event)
-    case, said = search.look(state, case, event.at_s)
+    case, said = look(state, case, event.at_s)
     return _put(state, case), (*out, *said)
 
 

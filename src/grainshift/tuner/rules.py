@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+from grainshift.core.conditions import CONDITION_NAMES, Conditions
 from grainshift.core.proposal import Query
 from grainshift.tuner.state import BASELINE, Arm, Case, Ledger, State
 
@@ -73,7 +74,7 @@ def is_waiting(state: State, case: Case, number: int) -> bool:
 def make_query(state: State, case: Case, mask: tuple[bool, ...]) -> Query:
     """The question to the Policy: which of the allowed Choices next?"""
     features = tuple(value for _, value in case.site.features)
-    conditions = tuple(figure.value for figure in state.conditions.figures)
+    conditions = condition_state(state.conditions)
     return Query(
         case.site.key,
         case.bucket,
@@ -83,6 +84,11 @@ def make_query(state: State, case: Case, mask: tuple[bool, ...]) -> Query:
         tuple(_expected_gain(arm) for arm in case.arms),
         case.live,
     )
+
+
+def condition_state(conditions: Conditions) -> tuple[float, ...]:
+    """The Conditions as a Policy reads them: always the same figures, large ones by logarithm."""
+    return tuple(math.log1p(max(value, 0.0)) for value in conditions.vector(CONDITION_NAMES))
 
 
 def _expected_gain(arm: Arm) -> float:
