@@ -6,7 +6,7 @@ from grainshift.journal.file import JournalWarning
 from grainshift.journal.header import RunHeader, new_run
 from grainshift.journal.read import Gap, Run, entries, find_run, gaps, runs, sites
 from grainshift.journal.replay import Difference, Replayed, decision_hash, rebuild, replay
-from grainshift.journal.story import Line, story, tell
+from grainshift.journal.story import Line, Teller, story, tell
 from grainshift.journal.text import Entry
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Replayed",
     "Run",
     "RunHeader",
+    "Teller",
     "decision_hash",
     "entries",
     "find_run",

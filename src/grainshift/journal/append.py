@@ -46,7 +46,7 @@ class Journal:
         max_bytes: int,
         *,
         clock: Callable[[], float] = time.time,
-        interval_s: float = 0.08,
+        interval_s: float = 0.06,
         queue_entries: int = 20_000,
     ) -> None:
         self.path = path

@@ -102,21 +102,21 @@ class Pump:
 
     def _run(self) -> None:
         while True:
-            self.wake.wait(self._interval_s)
-            self.wake.clear()
             stopping = self._stopping
             self._pass()
             if stopping:
                 with self._file_lock:
                     self._file.close()
                 return
+            self.wake.wait(self._interval_s)
+            self.wake.clear()
 
     def _pass(self) -> None:
         self._begun += 1
         urgent, self._urgent = self._urgent, False
         if urgent or time.monotonic() >= self._retry_at_s:
             first, items = self.inbox.take()
-            if items:
+            if items or self._begun == 1:  # opening takes longest: do it before the first comes
                 self._write_or_warn(first, items)
             self.inbox.settle(self.written)
         with self._passed:

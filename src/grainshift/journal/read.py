@@ -62,16 +62,18 @@ def find_run(path: Path, name: str | None = None) -> Run:
     return found[-1]
 
 
-def entries(run: Run, site_key: str | None = None) -> Iterator[Entry]:
-    """The entries of a run in order, or those alone that tell of one Site."""
+def entries(run: Run, site_key: str | None = None, first: int = 0) -> Iterator[Entry]:
+    """The entries of a run in order from number `first` on, or those alone that tell of one Site."""
 
     def tells(tag: str, data: list[Any], instructions: list[Any]) -> bool:
         return _site_of(tag, data) == site_key or any(
             part[0] == site_key for _, part in instructions
         )
 
-    for chunk in _chunks(run):
-        yield from _unpacked(run, chunk, None if site_key is None else tells)
+    for chunk in _chunks(run, first):
+        for entry in _unpacked(run, chunk, None if site_key is None else tells):
+            if entry.number >= first:
+                yield entry
 
 
 def sites(run: Run) -> tuple[str, ...]:
@@ -104,11 +106,14 @@ def _site_of(tag: str, data: list[Any]) -> str | None:
     return data[1] if len(data) > 1 and isinstance(data[1], str) else None
 
 
-def _chunks(run: Run) -> Iterator[Chunk]:
-    query = "SELECT id, first, count, data FROM chunk WHERE run = ? AND id > ? ORDER BY id LIMIT ?"
+def _chunks(run: Run, first: int = 0) -> Iterator[Chunk]:
+    query = (
+        "SELECT id, first, count, data FROM chunk"
+        " WHERE run = ? AND id > ? AND first + count > ? ORDER BY id LIMIT ?"
+    )
     with open_to_read(run.path) as connection:
         last = 0
-        while rows := connection.execute(query, (run.number, last, LOT)).fetchall():
+        while rows := connection.execute(query, (run.number, last, first, LOT)).fetchall():
             yield from (Chunk(*row[1:]) for row in rows)
             last = rows[-1][0]
 

@@ -58,22 +58,40 @@ def story(path: Path, site_key: str, run: str | None = None) -> tuple[Line, ...]
 
 def tell(recorded: Iterable[Entry], site_key: str) -> tuple[Line, ...]:
     """The lines of one Site from a run's entries, oldest first."""
-    cases: dict[str, _Case] = {}
-    lines: list[Line] = []
-    for entry in recorded:
+    teller = Teller(site_key)
+    lines = [line for entry in recorded for line in teller.hear(entry)]
+    return (*lines, *teller.end())
+
+
+class Teller:
+    """Tells one Site's life entry by entry, for whoever listens while the run goes on."""
+
+    def __init__(self, site_key: str) -> None:
+        self._site_key = site_key
+        self._cases: dict[str, _Case] = {}
+
+    def hear(self, entry: Entry) -> tuple[Line, ...]:
+        """The lines that an entry adds."""
         event = entry.event
-        bucket = _bucket(event, site_key)
+        lines: list[Line] = []
+        bucket = _bucket(event, self._site_key)
         if bucket is not None:
-            case = cases.setdefault(bucket, _Case(bucket))
-            lines.extend(case.on_event(event))
+            lines.extend(self._case(bucket).on_event(event))
         for done in entry.instructions:
-            if done.site_key == site_key:
-                case = cases.setdefault(done.bucket, _Case(done.bucket))
-                lines.extend(case.on_instruction(event.at_s, done))
-    for case in cases.values():
-        lines.extend(case.end_of_trial())
-        lines.extend(case.live_runs())
-    return tuple(lines)
+            if done.site_key == self._site_key:
+                lines.extend(self._case(done.bucket).on_instruction(event.at_s, done))
+        return tuple(lines)
+
+    def end(self) -> tuple[Line, ...]:
+        """What is left to tell when no entry follows."""
+        lines: list[Line] = []
+        for case in self._cases.values():
+            lines.extend(case.end_of_trial())
+            lines.extend(case.live_runs())
+        return tuple(lines)
+
+    def _case(self, bucket: str) -> "_Case":
+        return self._cases.setdefault(bucket, _Case(bucket))
 
 
 def _cut(run: Run) -> tuple[Line, ...]:
