@@ -63,7 +63,7 @@ def find_run(path: Path, name: str | None = None) -> Run:
 
 
 def entries(run: Run, site_key: str | None = None, first: int = 0) -> Iterator[Entry]:
-    """The entries of a run in order from number `first` on, or those alone that tell of one Site."""
+    """The entries of a run in order, from number `first` on, or those that tell of one Site."""
 
     def tells(tag: str, data: list[Any], instructions: list[Any]) -> bool:
         return _site_of(tag, data) == site_key or any(
