@@ -6,12 +6,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-
 _FILE_COLUMNS = 140
 
 
 def bench(
-    family: Annotated[str, typer.Argument(help="What to measure: tuner, journal or recurrence.")],
+    family: Annotated[
+        str, typer.Argument(help="What to measure: tuner, overhead, journal or recurrence.")
+    ],
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer and shorter runs, for a first look.")
     ] = False,
