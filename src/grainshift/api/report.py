@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from grainshift.tuner.state import BASELINE, Case, Phase, State
 
@@ -21,7 +22,10 @@ _ONGOING = {
 
 @dataclass(frozen=True, slots=True)
 class SiteLine:
-    """One Site in one bucket: what runs there and why; times are seconds a call."""
+    """One Site in one bucket: what runs there, why, and what is tried beside it.
+
+    Times are seconds a call; `doing` is empty while nothing is being tried.
+    """
 
     site: str
     bucket: str
@@ -32,6 +36,7 @@ class SiteLine:
     gain_ratio: float | None
     why: str
     choices: tuple[tuple[str, str], ...]
+    doing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,26 +60,25 @@ class Report:
 
     def __rich_console__(self, console: Console, options: Any) -> Any:
         """How rich prints a report."""
-        yield _table(self.lines)
+        if self.lines:
+            yield _table(self.lines)
+        for line in self.lines:
+            doing = f"; now {line.doing}" if line.doing else ""
+            yield Text(f"{line.site} {line.bucket}: {line.why}{doing}")
         for path, reason in self.untouched:
-            yield f"{path or 'the model'}: left as it is: {reason}"
-        yield from self.notes
+            yield Text(f"{path or 'the model'}: left as it is: {reason}")
+        yield from map(Text, self.notes)
         yield "Exploring is over." if self.settled else "Still exploring."
 
 
 def _table(lines: tuple[SiteLine, ...]) -> Table:
-    table = Table("Site", "shapes", "live Choice", "baseline", "now", "gain", "why")
+    table = Table("Site", "shapes", "live Choice")
+    for heading in ("baseline", "now", "gain"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for line in lines:
         gain = "" if line.gain_ratio is None else f"{line.gain_ratio:.2f}×"
-        table.add_row(
-            line.site,
-            line.bucket,
-            line.live,
-            _milliseconds(line.baseline_s),
-            _milliseconds(line.live_s),
-            gain,
-            line.why,
-        )
+        times = (_milliseconds(line.baseline_s), _milliseconds(line.live_s))
+        table.add_row(line.site, line.bucket, line.live, *times, gain)
     return table
 
 
@@ -91,15 +95,25 @@ def site_line(state: State, case: Case, reason: str) -> SiteLine:
     if case.live == BASELINE:
         gain, live_s = None, baseline_s
     why = reason or "the baseline: nothing proved better yet"
+    doing = ""
     if case.phase in _ONGOING and not state.frozen:
         candidate = case.arms[case.candidate].offer.choice
-        why = f"{why}; {_ONGOING[case.phase]} {candidate if case.candidate else ''}".rstrip()
+        doing = f"{_ONGOING[case.phase]} {candidate if case.candidate else ''}".rstrip()
     choices = tuple(
         (str(arm.offer.choice), _standing(state, case, number))
         for number, arm in enumerate(case.arms)
     )
     return SiteLine(
-        case.site.key, case.bucket, str(live), case.calls, baseline_s, live_s, gain, why, choices
+        case.site.key,
+        case.bucket,
+        str(live),
+        case.calls,
+        baseline_s,
+        live_s,
+        gain,
+        why,
+        choices,
+        doing,
     )
 
 

@@ -45,6 +45,7 @@ class Suite:
 
 SUITES = (
     Suite("tuner", "every rule of the tuner on simulated machines", _in("grainshift.bench.tuner")),
+    Suite("overhead", "what Grainshift itself costs", _in("grainshift.bench.overhead")),
     Suite("journal", "what the Journal takes in, and what a kill costs it", _journal),
     Suite(
         "recurrence",

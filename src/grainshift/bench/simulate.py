@@ -24,7 +24,8 @@ from grainshift.guards import make_guards
 from grainshift.runtime.builder import Outcome
 from grainshift.runtime.slot import Slot
 from grainshift.tuner import loop
-from grainshift.tuner.driver import Driver, Ports
+from grainshift.tuner.driver import Driver
+from grainshift.tuner.ports import Ports
 
 BUCKET = "B1"
 FREE_BYTES = 8 << 30

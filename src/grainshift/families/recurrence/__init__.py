@@ -41,7 +41,7 @@ class Recurrence:
     @property
     def policy(self) -> str:
         """The policy it uses unless the user names another."""
-        return "ppo"
+        return "bandit"
 
     def find(self, model: nn.Module) -> tuple[Sequence[Site], Sequence[tuple[str, str]]]:
         """The Sites in a model, and (path, reason) of each place that cannot be one."""
