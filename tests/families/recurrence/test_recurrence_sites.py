@@ -171,7 +171,7 @@ def test_segments_are_long_enough_that_cutting_is_not_felt() -> None:
 
 
 def test_the_family_names_itself() -> None:
-    assert (FAMILY.name, FAMILY.policy) == ("recurrence", "ppo")
+    assert (FAMILY.name, FAMILY.policy) == ("recurrence", "bandit")
     assert Recurrence(0.01).segment_s == 0.01
     assert Recurrence() == FAMILY
     (site,), _ = FAMILY.find(nn.GRU(4, 4))
