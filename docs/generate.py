@@ -12,7 +12,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from grainshift.bench.readme import figures_block, replace_block, stored
+from grainshift.bench.readme import figures_block, headlines, replace_block, stored
 from grainshift.cli import app
 from grainshift.core.settings import Settings
 from grainshift.environment import Environment
@@ -21,6 +21,11 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def figures(root: Path) -> str:
+    """The figures that the README shows."""
+    return figures_block(headlines(stored(root / "results")))
+
+
+def all_figures(root: Path) -> str:
     """The figures of every stored Report."""
     return figures_block(stored(root / "results"))
 
@@ -79,6 +84,7 @@ Block = Callable[[Path], str]
 PAGES: dict[str, dict[str, Block]] = {
     "docs/settings.md": {"settings": settings, "environment": environment},
     "docs/commands.md": {"commands": commands},
+    "docs/figures.md": {"all_figures": all_figures},
     "README.md": {"figures": figures},
 }
 

@@ -25,7 +25,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
 
 # Parts that decide: what they would need for an effect, they must not import.
 PURE = ("core", "tuner", "guards")
-ACTING = frozenset({"driver", "pulse"})  # the files of tuner that perform; one part, tuner.driver
+ACTING = frozenset({"driver", "pulse", "ports"})  # the files of tuner that perform; one part, tuner.driver
 EFFECTS = frozenset(
     {
         *("torch", "time", "os", "random", "threading", "datetime", "pathlib", "sqlite3"),

@@ -1,10 +1,14 @@
 """Turns stored Reports into the figures that the README shows. Measures nothing."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from grainshift.bench.report import figures, machine_line, summary
-from grainshift.bench.row import Report, from_json
+from grainshift.bench.row import Report, Row, from_json
+
+# Suites that are shown in part; every other is shown whole.
+_HEADLINES = {"tuner": ("stationary bandit", "shifted bandit", "turncoat bandit")}
 
 
 def stored(folder: Path) -> dict[str, Report]:
@@ -13,6 +17,19 @@ def stored(folder: Path) -> dict[str, Report]:
         path.stem: from_json(path.read_text(encoding="utf-8"))
         for path in sorted(folder.glob("*.json"))
     }
+
+
+def headlines(reports: Mapping[str, Report]) -> dict[str, Report]:
+    """The Reports without the rows that only a reader of all figures wants."""
+    return {
+        name: replace(report, rows=tuple(row for row in report.rows if _is_headline(name, row)))
+        for name, report in reports.items()
+    }
+
+
+def _is_headline(name: str, row: Row) -> bool:
+    wanted = _HEADLINES.get(name)
+    return wanted is None or row.workload in wanted
 
 
 def figures_block(reports: Mapping[str, Report]) -> str:
