@@ -67,7 +67,7 @@ def compared(state: State, case: Case, number: int, ratio: float) -> Step:
         return case, []
     if ratio <= _HOPELESS_RATIO:
         return _begin_trial(state, case, number, ratio)
-    case = reject(state, case, number, math.log(ratio))
+    case = reject(state, case, number)  # one run proves little: no longer wait than usual
     learnt = lesson(case, number, -math.log(ratio))
     note = Note(*case.key, f"{case.arms[number].offer.choice} took {ratio:.1f} times as long")
     return replace(case, phase=Phase.IDLE, query=None), [*learnt, note]
