@@ -193,7 +193,8 @@ def _kill_rows(done: tuple[Kill, ...]) -> list[Row]:
             lost_s[-1],
             LOST_LIMIT_S,
             f"median {lost_s[len(lost_s) // 2]:.3f} s, within the limit {within} times;"
-            f" {events} events read back",
+            f" {events} events read back; load average at the end {os.getloadavg()[0]:.1f}"
+            f" on {os.cpu_count()} cores",
         ),
     ]
 
