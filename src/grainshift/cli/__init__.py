@@ -5,13 +5,24 @@ from typing import Annotated
 import typer
 
 from grainshift.cli.bench import bench as bench_command
+from grainshift.cli.demo import demo as demo_command
+from grainshift.cli.doctor import doctor as doctor_command
 from grainshift.cli.probe import probe as probe_command
 from grainshift.cli.replay import replay as replay_command
+from grainshift.cli.report import report as report_command
 from grainshift.cli.story import story as story_command
 from grainshift.core.errors import GrainshiftError
 from grainshift.environment import versions
 
-COMMANDS = (bench_command, probe_command, replay_command, story_command)
+COMMANDS = (
+    bench_command,
+    demo_command,
+    doctor_command,
+    probe_command,
+    replay_command,
+    report_command,
+    story_command,
+)
 
 app = typer.Typer(
     name="grainshift",

@@ -1,0 +1,1 @@
+"""The parts of `grainshift demo`: what is tuned, measured, followed and shown. Decides nothing."""
