@@ -93,14 +93,14 @@ def test_long_sequences_are_cut_and_profiles_switch_inside(kind: Any, batch_firs
     door, _ = tuned(layer, family=family, draw=random.Random(3))
     with torch.no_grad():
         wanted = type(layer).forward(layer, x)
-        entry = layer.__dict__["forward"]
-        for _ in range(3):
+        for _ in range(4):  # whole, until the pace is known
             assert error_ratio(layer(x), wanted) <= WITHIN
-        whole = len(door.seen)
-        for case in entry._cases.values():
-            case.pace_s = 1.0  # as if a step took a second
+        assert len(door.seen) == 4
+        for case in layer.__dict__["forward"]._cases.values():
+            for _ in range(9):
+                case.rhythm.learn(1.0, 1)  # as if a step took a second
         assert error_ratio(layer(x), wanted) <= WITHIN
-    segments = door.seen[whole:]
+    segments = door.seen[4:]
     assert len(segments) == 22
     assert sum(work for _, work in segments) == 2 * 700
     assert {bucket for bucket, _ in door.seen} == {"B2.T1024"}

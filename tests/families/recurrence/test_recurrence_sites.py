@@ -17,7 +17,7 @@ from grainshift.families.recurrence import bucket as buckets
 from grainshift.families.recurrence.choice import is_packed
 from grainshift.families.recurrence.find import shape_of
 from grainshift.families.recurrence.offer import can_pack, offer
-from grainshift.families.recurrence.segment import CutCost, cut_cost, cuts, segment_steps
+from grainshift.families.recurrence.segment import CutCost, Rhythm, cut_cost, cuts, segment_steps
 from grainshift.families.recurrence.shape import Shape, parse
 
 
@@ -168,6 +168,43 @@ def test_segments_are_long_enough_that_cutting_is_not_felt() -> None:
     assert segment_steps(1e-6, 0.002, 64, cost) == 0  # copying outputs would be felt
     lstm = cut_cost(Shape("LSTM", 1024, 1024, 1, 1, True))
     assert segment_steps(0.3e-3, 0.002, 1, lstm) * 0.3e-3 >= 100 * 10e-3
+
+
+def _shares(slower: float, calls: int) -> tuple[int, float]:
+    """Cut calls, and time over that of whole calls, when a cut call takes `slower` as long."""
+    rhythm, cost = Rhythm(), CutCost(segment_s=20e-6, step_s=0.0)
+    cut, total_s = 0, 0.0
+    for _ in range(calls):
+        segments = len(rhythm.cut(1000, 1, 0.002, cost))
+        step_s = 100e-6 * (slower if segments > 1 else 1.0)
+        rhythm.learn(step_s, segments)
+        cut += segments > 1
+        total_s += step_s
+    return cut, total_s / (100e-6 * calls)
+
+
+def test_calls_are_cut_while_cutting_is_not_felt() -> None:
+    cut, ratio = _shares(1.005, 1000)
+    assert cut > 900
+    assert ratio < 1.006
+
+
+def test_cutting_ends_where_it_is_felt_and_is_tried_again_ever_more_rarely() -> None:
+    cut, ratio = _shares(3.0, 2000)
+    assert 3 <= cut <= 8
+    assert ratio < 1.01
+
+
+def test_cutting_returns_once_it_is_no_longer_felt() -> None:
+    rhythm, cost = Rhythm(), CutCost(segment_s=20e-6, step_s=0.0)
+    cut_calls = []
+    for call in range(1000):
+        segments = len(rhythm.cut(1000, 1, 0.002, cost))
+        busy = 200 <= call < 300
+        rhythm.learn(100e-6 * (3.0 if busy and segments > 1 else 1.0), segments)
+        cut_calls.append(segments > 1)
+    assert sum(cut_calls[200:300]) <= 3
+    assert sum(cut_calls[600:]) > 350
 
 
 def test_the_family_names_itself() -> None:

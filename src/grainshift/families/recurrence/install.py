@@ -17,7 +17,7 @@ from grainshift.core.family import Door
 from grainshift.families.recurrence import bucket as buckets
 from grainshift.families.recurrence.call import read
 from grainshift.families.recurrence.find import shape_of
-from grainshift.families.recurrence.segment import cut_cost, cuts, segment_steps, settle_pace
+from grainshift.families.recurrence.segment import Rhythm, cut_cost
 
 _MOST_SHAPES = 4096
 _OURS = ("forward", "__getstate__", "__prepare_scriptable__")
@@ -39,17 +39,17 @@ def install(layer: nn.RNNBase, door: Door, segment_s: float) -> Callable[[], Non
 
 
 class _Case:
-    """The calls of one bucket: its name and how long a step has taken of late."""
+    """The calls of one bucket: its name and the Rhythm of its segments."""
 
-    __slots__ = ("bucket", "pace_s")
+    __slots__ = ("bucket", "rhythm")
 
     def __init__(self, bucket: str) -> None:
         self.bucket = bucket
-        self.pace_s = 0.0
+        self.rhythm = Rhythm()
 
 
 class _Entry:
-    """What a tuned layer runs as its forward. Threads may share it: all it keeps is the pace."""
+    """What a tuned layer runs as its forward; threads may share it, all it keeps is a pace."""
 
     def __init__(self, layer: nn.RNNBase, door: Door, segment_s: float) -> None:
         self._layer = layer
@@ -76,16 +76,15 @@ class _Entry:
     def _run(self, x_TBI: Tensor, state: Any) -> tuple[Tensor, Any]:
         steps, batch = x_TBI.shape[:2]
         case = self._by_shape.get((batch, steps)) or self._case(batch, steps)
-        segment = 0
+        lengths: tuple[int, ...] = (steps,)
         if self._shape.directions == 1:
-            segment = segment_steps(case.pace_s, self._segment_s, batch, self._cut_cost)
-        lengths = cuts(steps, segment)
+            lengths = case.rhythm.cut(steps, batch, self._segment_s, self._cut_cost)
         begin_s = perf_counter()
         if len(lengths) == 1:
             answer = self._door.call(case.bucket, float(steps * batch), x_TBI, state)
         else:
             answer = self._run_segments(case.bucket, lengths, x_TBI, state)
-        case.pace_s = settle_pace(case.pace_s, (perf_counter() - begin_s) / steps)
+        case.rhythm.learn((perf_counter() - begin_s) / steps, len(lengths))
         return answer  # type: ignore[no-any-return]
 
     def _run_segments(

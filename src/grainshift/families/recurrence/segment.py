@@ -15,6 +15,11 @@ _READ_S_PER_BYTE = 0.15e-9
 _REORDER_S_PER_BYTE = 0.5e-9
 _COPY_S_PER_BYTE = 0.15e-9
 _LEAST_STEPS = 32  # so that the widest block fits
+_WARM_CALLS = 4
+_WHOLE_EVERY = 16
+_FELT = 1.1  # of the time of a whole call, well above what noise of the clock does
+_FIRST_WAIT = 64  # calls without a cut once it was felt
+_LONGEST_WAIT = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +57,54 @@ def cuts(steps: int, segment: int) -> tuple[int, ...]:
     return (segment,) * count + (rest,)
 
 
-def settle_pace(old_s: float, new_s: float) -> float:
-    """The pace after one more call; quick to believe a faster one, slow to believe a slower."""
+class Rhythm:
+    """Whether the calls of one bucket are cut, judged by what whole and cut calls really took.
+
+    The cost of a cut above is that of a calm machine. On a busy one, each more operator on several
+    threads waits for a core, and a cut sequence was seen to take three times as long; so some
+    calls stay whole, and cutting ends for a while, longer each time, when it is felt.
+    """
+
+    __slots__ = ("_cut_s", "_turn", "_wait", "_whole_calls", "_whole_s")
+
+    def __init__(self) -> None:
+        self._whole_s = 0.0
+        self._whole_calls = 0
+        self._cut_s = 0.0
+        self._wait = _FIRST_WAIT
+        self._turn = 0
+
+    def cut(self, steps: int, batch: int, segment_s: float, cost: CutCost) -> tuple[int, ...]:
+        """The segments of the next call."""
+        lengths = cuts(steps, segment_steps(self._whole_s, segment_s, batch, cost))
+        if len(lengths) == 1 or self._whole_calls < _WARM_CALLS:
+            return (steps,)
+        self._turn += 1
+        if self._cut_s > _FELT * self._whole_s:
+            if self._turn < self._wait:
+                return (steps,)
+            self._cut_s, self._turn = 0.0, 1
+            self._wait = min(2 * self._wait, _LONGEST_WAIT)
+        elif self._turn % _WHOLE_EVERY == 0:
+            return (steps,)
+        return lengths
+
+    def learn(self, step_s: float, segments: int) -> None:
+        """Take in what a step of a call took that ran in so many segments."""
+        if segments == 1:
+            self._whole_calls += 1
+            self._whole_s = _settle(self._whole_s, step_s)
+            return
+        felt = self._cut_s > _FELT * self._whole_s
+        self._cut_s = _settle(self._cut_s, step_s)
+        if not felt and self._cut_s > _FELT * self._whole_s:
+            self._turn = 0
+        elif self._turn > _LONGEST_WAIT:
+            self._wait, self._turn = _FIRST_WAIT, 1
+
+
+def _settle(old_s: float, new_s: float) -> float:
+    """The pace after one more call; quicker to believe a faster one than a slower one."""
     if old_s <= 0.0:
         return new_s
-    weight = 0.5 if new_s < old_s else 0.05
-    return old_s + weight * (new_s - old_s)
+    return old_s + (0.5 if new_s < old_s else 0.2) * (new_s - old_s)
