@@ -41,7 +41,7 @@ def nested(draw_one: st.DrawFn, depth: int = 3) -> Any:
     if kind == "dict":
         return {str(number): part for number, part in enumerate(parts)}
     if kind == "pair":
-        return Pair(*(parts + [None, None])[:2])
+        return Pair(*[*parts, None, None][:2])
     return tuple(parts) if kind == "tuple" else parts
 
 
@@ -225,6 +225,7 @@ def test_the_largest_error_of_all_tensors_counts() -> None:
     assert relative_error(output, reference) == pytest.approx(0.5, rel=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of PyTorch, about these kinds of tensors
 def test_sparse_quantized_strided_and_subclassed_tensors_are_compared() -> None:
     eye = torch.eye(3)
     far = 2 * eye

@@ -94,9 +94,7 @@ def test_dealt_blocks_run_in_order_and_each_reading_says_its_place() -> None:
     sample = only(slot.drain())
     trial = [(r.arm, r.seconds, r.block) for r in sample.readings if r.trial == 9]
     seconds = {0: 1.0, 1: 0.5, 2: 0.25}
-    assert trial == [
-        (arm, seconds[arm], block) for block in (4, 5) for arm in (0, 1, 2, 2, 1, 0)
-    ]
+    assert trial == [(arm, seconds[arm], block) for block in (4, 5) for arm in (0, 1, 2, 2, 1, 0)]
     assert sample.calls == 3  # only the live ones
     assert sample.live_s == pytest.approx(1.5)
 

@@ -20,7 +20,11 @@ FAULTS = [
     (RuntimeError("it broke"), "exception", "RuntimeError: it broke"),
     (MemoryError("all gone"), "memory", "MemoryError: all gone"),
     (torch.OutOfMemoryError("none"), "memory", "OutOfMemoryError: none"),
-    (RuntimeError("CUDA Out Of Memory. Tried"), "memory", "RuntimeError: CUDA Out Of Memory. Tried"),
+    (
+        RuntimeError("CUDA Out Of Memory. Tried"),
+        "memory",
+        "RuntimeError: CUDA Out Of Memory. Tried",
+    ),
     (
         RuntimeError("DefaultCPUAllocator: can't allocate memory"),
         "memory",

@@ -69,7 +69,8 @@ def _distance(output: torch.Tensor, reference: torch.Tensor) -> float:
     a, b = torch.where(usual, output, 0.0), torch.where(usual, reference, 0.0)
     if not b.numel() or torch.equal(a, b):
         return 0.0
-    scale = max(a.abs().max().item(), b.abs().max().item())  # so that no square is out of range
+    largest = max(a.abs().max().item(), b.abs().max().item())
+    scale = math.ldexp(0.5, math.frexp(largest)[1])  # exact, and no square is out of range
     a, b = a / scale, b / scale
     size = torch.linalg.vector_norm(b).item()
     return float(torch.linalg.vector_norm(a - b).item() / size) if size else math.inf
