@@ -5,10 +5,10 @@ drives the same code as a real one.
 """
 
 import contextlib
-import warnings
+import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from grainshift.core.events import (
     Sensed,
     Tripped,
 )
-from grainshift.core.family import Family, Recipe, Runner
+from grainshift.core.family import Family, Runner
 from grainshift.core.instructions import (
     Admit,
     AnyInstruction,
@@ -45,11 +45,14 @@ from grainshift.core.instructions import (
     Teach,
     Trip,
 )
-from grainshift.core.policy import Policy
+from grainshift.core.policy import Actor, Policy
 from grainshift.core.proposal import Proposal
 from grainshift.core.site import Site, Tempo
+from grainshift.runtime.builder import Outcome
 from grainshift.runtime.slot import Slot
 from grainshift.tuner import loop
+from grainshift.tuner.faults import Faults, words
+from grainshift.tuner.offers import Asker
 from grainshift.tuner.picks import Pick
 from grainshift.tuner.ports import Ports
 from grainshift.tuner.rules import condition_state
@@ -60,8 +63,12 @@ _CLOSE_AFTER_S = 1.0  # calls that were under way in a Choice when it was let go
 
 @dataclass(slots=True)
 class _Place:
-    """One Site in the model: its Slot, who builds for it, and what is built."""
+    """One Site in the model: its Slot, who builds for it, and what is built.
 
+    `number` tells it from an earlier Site of the same key, for which builds may still be going on.
+    """
+
+    number: int
     site: Site
     family: Family
     slot: Slot
@@ -69,6 +76,16 @@ class _Place:
     choices: dict[str, tuple[Choice, ...]] = field(default_factory=dict)
     runners: dict[tuple[str, int], Runner] = field(default_factory=dict)
     picks: dict[str, Pick] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What is being built, and for which Site."""
+
+    place: int
+    site_key: str
+    bucket: str
+    arm: int
 
 
 class Driver:
@@ -79,6 +96,9 @@ class Driver:
         self.decisions = 0
         self._ports = ports
         self._places: dict[str, _Place] = {}
+        self._numbers = itertools.count()
+        self._faults = Faults()
+        self._asker = Asker(ports.machine, ports.limits, ports.memory.recall, self._faults)
         self._queue: deque[AnyEvent] = deque()
         self._closing: deque[tuple[float, Callable[[], None]]] = deque()
         self._conditions = Conditions(0.0)
@@ -86,7 +106,7 @@ class Driver:
 
     def attach(self, site: Site, family: Family, slot: Slot, model: Any) -> None:
         """Take a Site with its Slot into the loop."""
-        self._places[site.key] = _Place(site, family, slot, model)
+        self._places[site.key] = _Place(next(self._numbers), site, family, slot, model)
 
     def detach(self, site_key: str) -> None:
         """Let a Site go."""
@@ -115,7 +135,7 @@ class Driver:
         while self._queue:
             event = self._queue.popleft()
             self.state, instructions = loop.step(self.state, event)
-            self._ports.log.append(event, instructions)
+            self._append(event, instructions)
             for instruction in instructions:
                 self._perform(instruction)
             steps += 1
@@ -126,11 +146,11 @@ class Driver:
 
     def close(self) -> None:
         """End building and let every Site run its baseline."""
-        self._ports.builders.close()
-        for place in self._places.values():
+        for place in list(self._places.values()):
             place.slot.revert_all()
             for runner in place.runners.values():
                 self._close_later(runner)
+        self._faults.answer("the builders could not close", self._ports.builders.close, None)
         for _, close in self._closing:
             with contextlib.suppress(Exception):
                 close()
@@ -144,22 +164,30 @@ class Driver:
     # Events
 
     def _sense(self, at_s: float) -> None:
-        if at_s >= self._next_sense_s:
-            self._next_sense_s = at_s + self.state.settings.sense_s
-            self._conditions = self._ports.senses.sample(at_s)
-            self._queue.append(Sensed(at_s, self._conditions))
-            figures = condition_state(self._conditions)
-            for place in self._places.values():
-                for pick in place.picks.values():
-                    pick.state[-len(figures) :] = figures
+        if at_s < self._next_sense_s:
+            return
+        self._next_sense_s = at_s + self.state.settings.sense_s
+        sample, before = self._ports.senses.sample, self._conditions
+        self._conditions = self._faults.answer("a sensor failed", lambda: sample(at_s), before)
+        if self._conditions is before:
+            return
+        self._queue.append(Sensed(at_s, self._conditions))
+        figures = condition_state(self._conditions)
+        for place in list(self._places.values()):
+            for pick in place.picks.values():
+                pick.state[-len(figures) :] = figures
 
     def _gather(self, at_s: float) -> None:
-        for key, place in self._places.items():
+        for key, place in list(self._places.items()):  # others attach and detach meanwhile
             slot = place.slot
             while slot.opened:
                 self._open(place, slot.opened.popleft(), at_s)
             while slot.faults:
                 fault = slot.faults.popleft()
+                if not fault.arm:
+                    self._faults.tell(
+                        "an actor failed and picks no more", RuntimeError(fault.reason)
+                    )
                 self._queue.append(
                     Failed(at_s, key, fault.bucket, fault.arm, fault.kind, fault.reason)
                 )
@@ -192,44 +220,39 @@ class Driver:
                         sample.live_work,
                     )
                 )
-        for outcome in self._ports.builders.poll(at_s):
+        ended: Sequence[Outcome] = ()
+        poll = self._ports.builders.poll
+        ended = self._faults.answer("the builders failed", lambda: poll(at_s), ended)
+        for outcome in ended:
             self._load(outcome.order, outcome.folder, outcome.seconds, outcome.failure)
 
     def _open(self, place: _Place, bucket: str, at_s: float) -> None:
-        choices = place.family.offer(place.site, bucket, self._ports.limits)
-        place.choices[bucket] = choices
-        offers = self._offers(place, bucket, choices)
-        self._queue.append(Opened(at_s, place.site, bucket, offers))
+        offers = self._offers(place, bucket)
+        place.choices[bucket] = tuple(offer.choice for offer in offers)
+        if offers:
+            self._queue.append(Opened(at_s, place.site, bucket, offers))
 
     def extend(self, site_key: str, bucket: str) -> None:
         """Take in what the family offers by now beyond what it offered before (new plans)."""
+        known = self.choices(site_key, bucket)
+        if not known:  # not a Site, or never called with these shapes
+            return
         place = self._places[site_key]
-        known = place.choices[bucket]
-        offered = place.family.offer(place.site, bucket, self._ports.limits)
-        fresh = tuple(choice for choice in offered if choice not in known)
-        if fresh:
-            place.choices[bucket] = known + fresh
-            offers = self._offers(place, bucket, fresh)
+        offers = self._offers(place, bucket, known)
+        if offers:
+            place.choices[bucket] = known + tuple(offer.choice for offer in offers)
             self._queue.append(Extended(self._ports.clock(), site_key, bucket, offers))
 
-    def _offers(self, place: _Place, bucket: str, choices: tuple[Choice, ...]) -> tuple[Offer, ...]:
-        known = self._ports.memory.recall(place.site, bucket)
-        return tuple(
-            Offer(
-                choice,
-                place.family.forecast(
-                    place.site, bucket, choice, self._ports.machine, self._conditions
-                ),
-                known.get(str(choice)),
-            )
-            for choice in choices
-        )
+    def _offers(
+        self, place: _Place, bucket: str, known: tuple[Choice, ...] = ()
+    ) -> tuple[Offer, ...]:
+        return self._asker.offers(place.family, place.site, bucket, self._conditions, known)
 
     # Instructions
 
     def _perform(self, said: AnyInstruction) -> None:
         place = self._places.get(said.site_key)
-        if place is None:
+        if place is None or said.bucket not in place.choices:  # it went stale meanwhile
             return
         slot, bucket = place.slot, said.bucket
         match said:
@@ -259,8 +282,7 @@ class Driver:
                 slot.take(bucket, said.arm)
                 self._let_go(place, bucket, said.arm)
             case Remember():
-                choice = place.choices[bucket][said.arm]
-                self._ports.memory.remember(place.site, bucket, choice, said.log_gain, said.blocks)
+                self._remember(place, said)
             case _:
                 pass
 
@@ -269,57 +291,75 @@ class Driver:
         return policy
 
     def _ask(self, place: _Place, said: Ask) -> None:
-        try:
-            proposal = self._policy(place).propose(said.query)
-        except Exception as fault:  # noqa: BLE001 - a policy's fault must not reach the model
-            _warn(f"the policy failed and answers 'stay': {fault!r}")
-            proposal = Proposal(said.query.live)
+        proposal = self._faults.answer(
+            f"the policy of {place.family.name} failed and answers 'stay'",
+            lambda: _plain(self._policy(place).propose(said.query)),
+            Proposal(said.query.live),
+        )
         self._queue.append(Proposed(self._ports.clock(), said.site_key, said.bucket, proposal))
 
     def _teach(self, place: _Place, said: Teach) -> None:
-        try:
-            self._policy(place).learn([said.lesson])
-        except Exception as fault:  # noqa: BLE001 - a policy's fault must not reach the model
-            _warn(f"the policy could not learn: {fault!r}")
+        what = f"the policy of {place.family.name} could not learn"
+        self._faults.answer(what, lambda: self._policy(place).learn([said.lesson]), None)
+
+    def _remember(self, place: _Place, said: Remember) -> None:
+        choice = place.choices[said.bucket][said.arm]
+        keep = self._ports.memory.remember
+        self._faults.answer(
+            "what was learnt could not be kept",
+            lambda: keep(place.site, said.bucket, choice, said.log_gain, said.blocks),
+            None,
+        )
+
+    def _append(self, event: AnyEvent, instructions: tuple[AnyInstruction, ...]) -> None:
+        log = self._ports.log
+        self._faults.answer("the log failed", lambda: log.append(event, instructions), None)
 
     def _build(self, place: _Place, bucket: str, arm: int) -> None:
-        choice = place.choices[bucket][arm]
-        order = (place.site.key, bucket, arm)
-        recipe: Recipe | None
+        order = _Order(place.number, place.site.key, bucket, arm)
         try:
+            choice = place.choices[bucket][arm]
             recipe = place.family.recipe(place.site, bucket, choice)
+            if recipe is not None:
+                self._ports.builders.submit(order, recipe)
         except Exception as fault:  # noqa: BLE001 - a fault of a Choice turns into an event
-            self._load(order, "", 0.0, repr(fault))
-            return
-        if recipe is None:
-            self._load(order, "", 0.0, "")
+            self._load(order, "", 0.0, words(fault))
         else:
-            self._ports.builders.submit(order, recipe)
+            if recipe is None:
+                self._load(order, "", 0.0, "")
 
     def _load(self, order: Any, folder: str, build_s: float, failure: str) -> None:
-        key, bucket, arm = order
-        place, at_s = self._places.get(key), self._ports.clock()
-        if place is None:
+        place, at_s = self._places.get(order.site_key), self._ports.clock()
+        if place is None or place.number != order.place:  # built for a Site that went stale
+            return
+        told = Failed(at_s, order.site_key, order.bucket, order.arm, "build", failure)
+        if failure:
+            self._queue.append(told)
             return
         try:
-            if failure:
-                raise RuntimeError(failure)
-            choice = place.choices[bucket][arm]
-            runner = place.family.build(place.model, place.site, bucket, choice, folder)
+            choice = place.choices[order.bucket][order.arm]
+            runner = place.family.build(place.model, place.site, order.bucket, choice, folder)
+            place.slot.put(order.bucket, order.arm, runner.run)
         except Exception as fault:  # noqa: BLE001 - a fault of a Choice turns into an event
-            self._queue.append(Failed(at_s, key, bucket, arm, "build", str(fault)[:500]))
+            self._queue.append(replace(told, reason=words(fault)))
             return
-        place.runners[bucket, arm] = runner
-        place.slot.put(bucket, arm, runner.run)
+        place.runners[order.bucket, order.arm] = runner
         took_s = build_s + self._ports.clock() - at_s
-        self._queue.append(Built(at_s, key, bucket, arm, took_s, runner.held_bytes))
+        self._queue.append(
+            Built(at_s, order.site_key, order.bucket, order.arm, took_s, runner.held_bytes)
+        )
 
     def _admit(self, place: _Place, bucket: str, arms: Sequence[int]) -> None:
         """Where segments are short, the policy's actor picks among equals inside the call."""
         choices = place.choices[bucket]
-        actor = None
+        actor: Actor | None = None
         if place.site.tempo is Tempo.SEGMENT and len(set(arms) - {0}) > 1:
-            actor = self._policy(place).actor(choices)
+            name = place.family.name
+            actor = self._faults.answer(
+                f"the policy of {name} gave no actor",
+                lambda: self._policy(place).actor(choices),
+                None,
+            )
         if actor is None:
             place.picks.pop(bucket, None)
             place.slot.let_pick(bucket, None)
@@ -342,5 +382,6 @@ class Driver:
             self._closing.append((self._ports.clock() + _CLOSE_AFTER_S, runner.close))
 
 
-def _warn(sentence: str) -> None:
-    warnings.warn(f"grainshift: {sentence}", RuntimeWarning, stacklevel=3)
+def _plain(proposal: Proposal) -> Proposal:
+    """The answer in Python's own numbers, as the Journal keeps them."""
+    return Proposal(int(proposal.arm), tuple(float(score) for score in proposal.scores))

@@ -12,9 +12,10 @@ from statistics import fmean, median
 _PRIOR_BLOCKS = 4.0
 _TIGHTEST_AT = 12.0
 _CLIP = 4.0
-_LEVEL_MEMORY = 64
+LEVEL_MEMORY = 64
 _GUESSED_NOISE = 0.1
 _SMALLEST_NOISE = 0.002
+_LARGEST_LOG = 80.0  # beyond any number of seconds, and far from where exp ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,9 @@ class Level:
     @property
     def unit_s(self) -> float:
         """Expected seconds for a unit of work."""
-        return math.exp(self.mean + self.variance / 2.0) if self.count else math.inf
+        if not self.count:
+            return math.inf
+        return math.exp(min(self.mean + self.variance / 2.0, _LARGEST_LOG))
 
     def standard(self, log_unit_s: float) -> float:
         """How many deviations a run is away from this level, drawn in to four."""
@@ -96,7 +99,7 @@ class Level:
         """The level after one more run."""
         if self.count >= 4:
             log_unit_s = self.mean + self.drift_noise * self.standard(log_unit_s)
-        count = min(self.count + 1, _LEVEL_MEMORY)
+        count = min(self.count + 1, LEVEL_MEMORY)
         step = log_unit_s - self.mean
         mean = self.mean + step / count
         variance = self.variance + (step * (log_unit_s - mean) - self.variance) / count

@@ -13,24 +13,36 @@ from grainshift.tuner.state import BASELINE, Block, Case, Trial
 _STEADY = 8  # runs before a level is trusted to tell drift
 _OPEN_BLOCKS = 16  # blocks of a trial that may be incomplete at once, when threads interleave
 _WORK_MEMORY = 0.1
+_MOST = 1e15  # seconds, units of work or calls; beyond it a Reading is nonsense
+_TICK_S = 1e-9  # what a run takes at least, when the clock is too coarse to tell
 
 
 def take(settings: Settings, case: Case, event: Read) -> Case:
-    """The Case after these Readings."""
-    case = _count(case, event)
+    """The Case after these Readings; nonsense among them is passed over."""
+    if all(is_amount(total) for total in (event.calls, event.live_s, event.live_work)):
+        case = _count(case, event)
     for reading in event.readings:
-        if reading.seconds <= 0.0 or not 0 <= reading.arm < len(case.arms):
+        if not is_amount(reading.seconds) or not _TICK_S <= reading.work <= _MOST:
             continue
-        take_one = _take_trial if reading.trial else _take_live
-        case = take_one(settings, case, reading)
+        if not 0 <= reading.arm < len(case.arms):
+            continue
+        if reading.trial:
+            case = _take_trial(settings, case, reading)
+        elif reading.seconds > 0.0:
+            case = _take_live(settings, case, reading)
     return case
+
+
+def is_amount(value: float) -> bool:
+    """Whether this can be an amount of something: a number, not negative, not beyond reason."""
+    return 0.0 <= value <= _MOST
 
 
 def _count(case: Case, event: Read) -> Case:
     ledger, live = case.ledger, case.live
     ran_s = ledger.ran_s + event.live_s
     work = case.work
-    if event.calls:
+    if event.calls and event.live_work:
         per_call = event.live_work / event.calls
         work = per_call if not case.calls else work + _WORK_MEMORY * (per_call - work)
     if live == BASELINE or not case.baseline.count:
@@ -62,7 +74,7 @@ def _take_live(settings: Settings, case: Case, reading: Reading) -> Case:
 
 def _take_trial(settings: Settings, case: Case, reading: Reading) -> Case:
     case = _charge(case, reading)
-    log_unit_s = math.log(reading.unit_s)
+    log_unit_s = math.log(max(reading.seconds, _TICK_S) / reading.work)
     if reading.arm == BASELINE:
         case = _take_baseline(settings, case, log_unit_s)
     for name in ("trial", "probe"):
@@ -105,6 +117,9 @@ def _charge(case: Case, reading: Reading) -> Case:
 
 def _fill(trial: Trial, number: int, run: tuple[int, float], live: int) -> Trial:
     found = next((block for block in trial.blocks if block.number == number), Block(number))
+    missing = trial.order.count(run[0]) > sum(arm == run[0] for arm, _ in found.runs)
+    if not missing:
+        return trial
     block = replace(found, runs=(*found.runs, run))
     others = tuple(other for other in trial.blocks if other.number != number)
     if len(block.runs) < len(trial.order):

@@ -22,6 +22,8 @@ _SURE = 1.5  # deviations; returning to the baseline is safe, so it takes less t
 def notice_drift(state: State, case: Case, out: Said) -> Case:
     """Look again at everything when a level has moved."""
     limit = state.settings.drift_limit
+    if state.frozen:
+        return case
     if not case.drift.hit(limit) and not case.baseline_drift.hit(limit):
         return case
     out.append(Note(*case.key, "the level has moved: looking again"))
@@ -80,7 +82,7 @@ def revert(state: State, case: Case, at_s: float, reason: str, out: Said) -> Cas
     if case.trial is not None or case.probe is not None:
         case = drop_trial(case, out)
     case = reject(state, case, old)
-    case = arm_at(case, old, reversals=case.arms[old].reversals + 1)
+    case = arm_at(case, old, reversals=case.arms[old].reversals + 1, gain_low=None)
     case = go_live(case, BASELINE, at_s, f"revert: {reason}", (), out)
     return replace(case, ledger=replace(case.ledger, debt_s=0.0))
 
@@ -88,7 +90,7 @@ def revert(state: State, case: Case, at_s: float, reason: str, out: Said) -> Cas
 def probe(state: State, case: Case, out: Said) -> Case:
     """Measure the live Choice beside the baseline when that is due."""
     due = case.live != BASELINE and case.calls >= case.next_probe_calls
-    if not due or case.probe is not None or case.phase is Phase.TRYING:
+    if not due or case.probe is not None or _is_trying(case):
         return case
     live = case.live
     order = (BASELINE, live, live, BASELINE)
@@ -97,11 +99,16 @@ def probe(state: State, case: Case, out: Said) -> Case:
     return replace(case, probe=probe, trials=probe.number)
 
 
+def _is_trying(case: Case) -> bool:
+    """Whether dealt runs of a trial are to come; one that waits keeps nothing else waiting."""
+    return case.trial is not None and case.trial.is_under_way
+
+
 def compare_live(state: State, case: Case, out: Said) -> Case:
     """Check the live Choice's numbers on a live input when that is due."""
     exactness = case.arms[case.live].offer.choice.exactness
     due = case.live != BASELINE and case.calls >= case.compare_at_calls
-    if not due or case.phase is not Phase.IDLE:
+    if not due or case.phase is Phase.COMPARING or _is_trying(case):
         return case
     out.append(Compare(*case.key, case.live))
     wait = rules.probe_interval(state, case)
@@ -123,28 +130,42 @@ def set_trip(state: State, case: Case, out: Said) -> Case:
 
 
 def tripped(state: State, case: Case, number: int, at_s: float) -> Step:
-    """A run took so long that the Slot went back by itself: measure before it may go on."""
+    """A run took so long that the Slot went back by itself: measure before it may go on.
+
+    The Slot has dropped what was dealt, the probe too, and no actor picks any more.
+    """
     out: Said = []
+    trial, is_live = case.trial, number == case.live
+    case = replace(case, probe=None, next_probe_calls=min(case.next_probe_calls, case.calls))
     if case.phase is Phase.TRYING:
-        trial = case.trial
         case = drop_trial(case, out)
         if trial is not None and trial.arm == number:
-            return reject(state, case, number, 1.0), out
-    if number == case.live and case.suspended:
-        return revert(state, case, at_s, "too slow twice in a row", out), out
-    if number == case.live:
-        case = replace(case, probe=None, suspended=True, next_probe_calls=case.calls)
-    return case, out
+            case = reject(state, case, number, 1.0)
+    if number == BASELINE or not 0 <= number < len(case.arms):
+        return case, out
+    if not is_live:
+        case = arm_at(case, number, gain_low=None)
+    elif case.suspended or state.frozen:
+        reason = "too slow, and exploring is over" if state.frozen else "too slow twice in a row"
+        case = revert(state, case, at_s, reason, out)
+    else:
+        case = replace(case, suspended=True)
+    return admit(state, replace(case, admitted=()), out), out
 
 
 def admit(state: State, case: Case, out: Said) -> Case:
-    """Say among which Choices an actor may pick: those that measured as well as the live one."""
-    gain = fmean(case.gains) if case.gains else case.arms[case.live].gain or 0.0
-    proven = tuple(
-        number
-        for number, arm in enumerate(case.arms)
-        if number in (BASELINE, case.live) or _is_as_good(arm, gain - state.settings.margin)
-    )
+    """Say among which Choices an actor may pick: those that measured as well as the live one.
+
+    Where the baseline runs, because nothing is better or until a probe has told, nobody picks.
+    """
+    proven: tuple[int, ...] = (BASELINE,)
+    if case.live != BASELINE and not case.suspended:
+        gain = fmean(case.gains) if case.gains else case.arms[case.live].gain or 0.0
+        proven = tuple(
+            number
+            for number, arm in enumerate(case.arms)
+            if number in (BASELINE, case.live) or _is_as_good(arm, gain - state.settings.margin)
+        )
     if proven == case.admitted:
         return case
     out.append(Admit(*case.key, proven))
@@ -157,10 +178,14 @@ def _is_as_good(arm: Arm, gain: float) -> bool:
     return arm.gain_low > 0.0 and arm.gain >= gain
 
 
-def stop(case: Case) -> Step:
-    """Take back whatever is being tried."""
+def stop(state: State, case: Case, at_s: float) -> Step:
+    """End exploring: take back whatever is tried, and leave nothing waiting for a probe."""
     out: Said = []
-    return drop_trial(case, out), out
+    if case.phase is not Phase.IDLE or case.probe is not None:
+        case = replace(drop_trial(case, out), query=None)
+    if case.suspended:
+        case = revert(state, case, at_s, "too slow, and exploring is over", out)
+    return case, out
 
 
 def quarantine(state: State, case: Case, number: int, at_s: float, reason: str) -> Step:
@@ -171,5 +196,5 @@ def quarantine(state: State, case: Case, number: int, at_s: float, reason: str) 
     if case.live == number:
         case = revert(state, case, at_s, reason, out)
     elif case.candidate == number or case.phase in (Phase.TRYING, Phase.COMPARING):
-        case = replace(drop_trial(case, out), query=None)  # the Slot dropped what was dealt
-    return admit(state, case, out), out
+        case = replace(drop_trial(case, out), query=None)
+    return admit(state, replace(case, admitted=()), out), out  # the Slot let nobody pick

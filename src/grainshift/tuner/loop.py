@@ -4,6 +4,7 @@ Knows no clock, thread, torch, disk or environment: those arrive as events and l
 instructions, so that any run can be played again from its Journal.
 """
 
+import math
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -22,12 +23,13 @@ from grainshift.core.events import (
     Sensed,
     Tripped,
 )
-from grainshift.core.forecast import Limits
+from grainshift.core.forecast import Forecast, Limits
 from grainshift.core.guard import Guard
 from grainshift.core.instructions import AnyInstruction, Note
 from grainshift.core.settings import Settings
+from grainshift.core.site import Site
 from grainshift.tuner import live, rules, search
-from grainshift.tuner.intake import take
+from grainshift.tuner.intake import is_amount, take
 from grainshift.tuner.look import look
 from grainshift.tuner.state import Arm, Case, Instructions, Phase, State
 
@@ -55,7 +57,9 @@ def step(state: State, event: AnyEvent) -> Outcome:
             return _fail(state, event)
         case _:
             case = state.cases.get((event.site_key, event.bucket))
-            return (state, ()) if case is None else _at_case(state, case, event)
+            if case is None or _is_astray(case, event):
+                return state, ()
+            return _at_case(state, case, event)
 
 
 def settled(state: State) -> bool:
@@ -74,27 +78,40 @@ def _put(state: State, case: Case) -> State:
     return replace(state, cases=MappingProxyType({**state.cases, case.key: case}))
 
 
-def _arms(state: State, site_key: str, offers: tuple[Offer, ...]) -> tuple[Arm, ...]:
-    outlawed = state.quarantine
+def _arms(state: State, site: Site, offers: tuple[Offer, ...]) -> tuple[Arm, ...]:
     return tuple(
-        Arm(offer, quarantined=(site_key, str(offer.choice)) in outlawed) for offer in offers
+        Arm(offer, quarantined=(*_name(site), str(offer.choice)) in state.quarantine)
+        if _makes_sense(offer.forecast)
+        else Arm(replace(offer, forecast=Forecast()), quarantined=True)
+        for offer in offers
     )
 
 
+def _name(site: Site) -> tuple[str, str]:
+    return site.key, site.fingerprint
+
+
+def _makes_sense(forecast: Forecast) -> bool:
+    """Whether all that is computed from a Forecast is a number."""
+    ratio, spread = forecast.time_ratio, forecast.spread
+    return 1e-9 <= ratio <= 1e9 and 0.0 <= spread <= 100.0 and not math.isnan(forecast.build_s)
+
+
 def _open(state: State, event: Opened) -> Outcome:
-    arms = _arms(state, event.site.key, event.offers)
-    case = Case(event.site, event.bucket, (replace(arms[0], built=True, compared=True), *arms[1:]))
-    return _put(state, case), ()
+    if not event.offers:
+        return state, ()
+    first, *rest = _arms(state, event.site, event.offers)
+    baseline = replace(first, built=True, compared=True, quarantined=False)
+    return _put(state, Case(event.site, event.bucket, (baseline, *rest))), ()
 
 
 def _freeze(state: State, at_s: float) -> Outcome:
     state = replace(state, frozen=True)
     out: list[AnyInstruction] = []
     for case in tuple(state.cases.values()):
-        if case.phase is Phase.TRYING or case.probe is not None:
-            dropped, said = live.stop(case)
-            state = _put(state, dropped)
-            out.extend(said)
+        stopped, said = live.stop(state, case, at_s)
+        state = _put(state, stopped)
+        out.extend(said)
     return state, tuple(out)
 
 
@@ -104,17 +121,23 @@ def _fail(state: State, event: Failed) -> Outcome:
     if failed_in is None or not 0 < event.arm < len(failed_in.arms):
         return state, ()
     choice = failed_in.arms[event.arm].offer.choice
-    state = replace(state, quarantine=state.quarantine | {(event.site_key, str(choice))})
+    name = (*_name(failed_in.site), str(choice))
+    state = replace(state, quarantine=state.quarantine | {name})
     out: list[AnyInstruction] = []
     for case in tuple(state.cases.values()):
         if case.site.key == event.site_key:
             for number, arm in enumerate(case.arms):
-                if arm.offer.choice == choice and not arm.quarantined:
+                if number and arm.offer.choice == choice and not arm.quarantined:
                     reason = f"{event.kind}: {event.reason}"
-                    after, said = live.quarantine(state, case, number, event.at_s, reason)
-                    state = _put(state, after)
+                    case, said = live.quarantine(state, case, number, event.at_s, reason)
+                    state = _put(state, case)
                     out.extend(said)
     return state, tuple(out)
+
+
+def _is_astray(case: Case, event: AnyEvent) -> bool:
+    """Whether an event tells of an Arm that there is none of."""
+    return isinstance(event, Built | Compared) and not 0 <= event.arm < len(case.arms)
 
 
 def _at_case(state: State, case: Case, event: AnyEvent) -> Outcome:
@@ -129,8 +152,7 @@ def _at_case(state: State, case: Case, event: AnyEvent) -> Outcome:
         case Tripped():
             case, out = live.tripped(state, case, event.arm, event.at_s)
         case Extended():
-            arms = _arms(state, event.site_key, event.offers)
-            case = replace(case, arms=case.arms + arms)
+            case = replace(case, arms=case.arms + _arms(state, case.site, event.offers))
         case Compared():
             return _compare(state, case, event)
     case, said = look(state, case, event.at_s)
@@ -138,10 +160,14 @@ def _at_case(state: State, case: Case, event: AnyEvent) -> Outcome:
 
 
 def _compare(state: State, case: Case, event: Compared) -> Outcome:
-    ledger = rules.spend(case.ledger, event.choice_s)
-    baseline_s = ledger.baseline_s + event.baseline_s
-    ran_s = ledger.ran_s + event.baseline_s + event.choice_s
-    ledger = replace(ledger, baseline_s=baseline_s, ran_s=ran_s)
+    choice_s = event.choice_s if is_amount(event.choice_s) else 0.0
+    baseline_s = event.baseline_s if is_amount(event.baseline_s) else 0.0
+    ledger = rules.spend(case.ledger, choice_s)
+    ledger = replace(
+        ledger,
+        baseline_s=ledger.baseline_s + baseline_s,
+        ran_s=ledger.ran_s + baseline_s + choice_s,
+    )
     case = replace(case, calls=case.calls + 1, ledger=ledger)
     choice = case.arms[event.arm].offer.choice
     for guard in state.guards:
@@ -154,6 +180,6 @@ def _compare(state: State, case: Case, event: Compared) -> Outcome:
             return _fail(state, failed)
     if event.arm == case.live:
         return _put(state, case), (Note(*case.key, f"{choice} checked: {event.error_ratio:.2g}"),)
-    ratio = event.choice_s / max(event.baseline_s, 1e-12)
+    ratio = choice_s / max(baseline_s, 1e-12)
     case, out = search.compared(state, case, event.arm, ratio)
     return _put(state, case), tuple(out)

@@ -14,6 +14,8 @@ Step = tuple[Case, Said]
 
 WINDOW = 16  # probes that tell what the live Choice gains now
 _LONGEST_WAIT = 64.0
+_MOST_TIMES = 32  # that a wait is multiplied: by then it has no end
+_ENDLESS_CALLS = 1 << 53
 
 
 def arm_at(case: Case, number: int, **changes: object) -> Case:
@@ -44,6 +46,7 @@ def go_live(
         case,
         live=number,
         suspended=False,
+        probe=None,
         level=case.baseline if number == BASELINE else Level(),
         drift=Cusum(),
         gains=gains[-WINDOW:],
@@ -56,14 +59,14 @@ def go_live(
 def reject(state: State, case: Case, number: int, behind: float = 0.0) -> Case:
     """Put an Arm back, the longer the further it fell behind the live one (in logarithms)."""
     arm = case.arms[number]
-    times = arm.rejections + arm.reversals
+    times = min(arm.rejections + arm.reversals, _MOST_TIMES)
     wait = state.settings.retry_calls * state.settings.backoff**times
-    wait *= min(math.exp(2.0 * behind), _LONGEST_WAIT)  # the worse, the later
+    wait *= math.exp(min(2.0 * behind, math.log(_LONGEST_WAIT)))  # the worse, the later
     return arm_at(
         case,
         number,
         rejections=arm.rejections + 1,
-        wait_until_calls=case.calls + math.ceil(wait),
+        wait_until_calls=case.calls + min(math.ceil(wait), _ENDLESS_CALLS),
     )
 
 

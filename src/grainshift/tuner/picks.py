@@ -18,4 +18,7 @@ class Pick:
 
     def __call__(self) -> int:
         """The number of the Choice to run."""
-        return self.actor.pick(self.state, self.mask)
+        arm = int(self.actor.pick(self.state, self.mask))
+        if not self.mask[arm]:
+            raise ValueError(f"the actor picked {arm}, which is not admitted")
+        return arm

@@ -1,5 +1,6 @@
 """The pulse: a thread that pumps a driver for as long as its owner lives. Decides nothing."""
 
+import contextlib
 import threading
 import warnings
 import weakref
@@ -52,6 +53,7 @@ class Pulse:
     def _give_up(self, fault: Exception) -> None:
         on_fault = self._on_fault()
         if on_fault is not None:
-            on_fault()
+            with contextlib.suppress(Exception):
+                on_fault()
         sentence = f"grainshift: tuning ended, the model runs as PyTorch has it: {fault!r}"
         warnings.warn(sentence, RuntimeWarning, stacklevel=2)

@@ -101,7 +101,9 @@ def _expected_gain(arm: Arm) -> float:
 def error_of(state: State, case: Case, arm: Arm) -> float:
     """How likely a proof about this Arm may be wrong, shared over Arms and repeated trials."""
     others = max(len(case.arms) - 1, 1)
-    return (1.0 - state.settings.confidence) / (others * (arm.rejections + 1) ** 2)
+    trial = arm.rejections + 1
+    share = 1.0 / (trial * (trial + 1))  # these add up to one
+    return (1.0 - state.settings.confidence) * share / others
 
 
 def may_switch(state: State, case: Case, at_s: float) -> bool:
@@ -122,7 +124,8 @@ def probe_interval(state: State, case: Case) -> int:
     settings = state.settings
     if settings.probe_share <= 0.0:
         return 1 << 60
-    speedup = case.call_s / max(case.level.unit_s * case.work, 1e-12) if case.level.count else 1.0
+    is_told = case.level.count and case.baseline.count  # neither is, after the level moved
+    speedup = case.call_s / max(case.level.unit_s * case.work, 1e-12) if is_told else 1.0
     longest = math.ceil(2.0 * max(speedup, 1.0) / settings.probe_share)
     if case.calls < case.watch_until_calls:
         longest = max(settings.canary_calls[1], 1)

@@ -3,9 +3,9 @@
 import math
 from dataclasses import replace
 
-from grainshift.core.instructions import Ask, Build, Compare, Deal, Note, Remember
+from grainshift.core.instructions import Ask, Build, Compare, Deal, Note, Quarantine, Remember
 from grainshift.tuner import rules
-from grainshift.tuner.evidence import bounds
+from grainshift.tuner.evidence import LEVEL_MEMORY, bounds
 from grainshift.tuner.moves import WINDOW, Said, Step, arm_at, drop_trial, go_live, lesson, reject
 from grainshift.tuner.state import BASELINE, Case, Phase, State, Trial
 
@@ -16,10 +16,11 @@ _MOST_DEALT = 4
 
 def ask(state: State, case: Case, out: Said) -> Case:
     """Ask the Policy what to try next, if anything may be tried."""
-    enough = state.settings.warm_calls if case.live == BASELINE else 4
+    warm = state.settings.warm_calls
+    enough = min(warm, LEVEL_MEMORY) if case.live == BASELINE else 4
     if (
         case.phase is not Phase.IDLE
-        or case.calls < case.next_ask_calls
+        or case.calls < max(case.next_ask_calls, warm)
         or case.baseline.count < enough
     ):
         return case
@@ -48,6 +49,8 @@ def proposed(state: State, case: Case, number: int) -> Step:
 def built(state: State, case: Case, number: int) -> Step:
     """A Choice is ready: compare it with the baseline before anything else."""
     case = arm_at(case, number, built=True)
+    if case.arms[number].quarantined:  # it failed elsewhere while it was being built
+        return case, [Quarantine(*case.key, number, "ready, but out")]
     if case.phase is not Phase.BUILDING or case.candidate != number:
         return case, []
     return _compare_or_try(state, case, number)
@@ -70,7 +73,7 @@ def compared(state: State, case: Case, number: int, ratio: float) -> Step:
     case = reject(state, case, number)  # one run proves little: no longer wait than usual
     learnt = lesson(case, number, -math.log(ratio))
     note = Note(*case.key, f"{case.arms[number].offer.choice} took {ratio:.1f} times as long")
-    return replace(case, phase=Phase.IDLE, query=None), [*learnt, note]
+    return replace(case, phase=Phase.IDLE, query=None, candidate=BASELINE), [*learnt, note]
 
 
 def _begin_trial(state: State, case: Case, number: int, ratio: float) -> Step:

@@ -47,7 +47,6 @@ class Arm:
     wait_until_calls: int = 0
     gain: float | None = None
     gain_low: float | None = None
-    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +75,11 @@ class Trial:
     blocks: tuple[Block, ...] = ()
     gains: tuple[float, ...] = ()
     baseline_gains: tuple[float, ...] = ()
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether dealt runs are still to come; else it waits for the budget or for a switch."""
+        return self.done < self.dealt
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +142,12 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All that the tuner knows."""
+    """All that the tuner knows; `quarantine` holds (site key, fingerprint, choice)."""
 
     settings: Settings
     limits: Limits = field(default_factory=Limits)
     guards: tuple[Guard, ...] = ()
     conditions: Conditions = field(default_factory=lambda: Conditions(0.0))
     frozen: bool = False
-    quarantine: frozenset[tuple[str, str]] = frozenset()
+    quarantine: frozenset[tuple[str, str, str]] = frozenset()
     cases: Mapping[tuple[str, str], Case] = field(default_factory=lambda: MappingProxyType({}))
