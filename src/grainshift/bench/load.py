@@ -51,7 +51,10 @@ def _burdens(
 @contextmanager
 def _burden(kind: str, pin: int, size_bytes: int) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-I", "-S", str(_BURDEN), kind, str(pin), str(size_bytes)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(  # in a group of its own: what interrupts us must not reach it first
+        command, stdin=pipe, stdout=pipe, process_group=0
+    ) as process:
         try:
             yield process
         finally:

@@ -1,20 +1,35 @@
 """The command `demo`: tunes a small model live, puts load on the machine, tells what came of it.
 
-Wires the parts in `stage`; the figures are measured in the run that shows them.
+Wires the parts in `stage`; every figure is measured in the run that shows it.
 """
 
+import random
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
-from typing import Annotated, Any
+from typing import Annotated
 
+import torch
 import typer
 from rich.console import Console
 
+from grainshift.api import freeze, tune, untune
+from grainshift.api.session import Session, session_of
+from grainshift.bench.load import busy_core
+from grainshift.cli.stage import model as models
+from grainshift.cli.stage import outcome
+from grainshift.cli.stage.feed import Feed
+from grainshift.cli.stage.pairs import Contest
+from grainshift.cli.stage.phases import Phase, Record, Tour, stock_alone
+from grainshift.cli.stage.screen import open_screen, story_line
+from grainshift.journal import Journal
+from grainshift.machine import find_machine
+
 QUICK_S, LEAST_S = 12.0, 4.0
-_STOCK_SHARE = 0.06
-_SHARES = (0.38, 0.34, 0.22)
+_ALONE_SHARE = 0.06
+_SHARES = (0.36, 0.30, 0.18, 0.10)
+_INTERRUPTED = 130
 
 
 def demo(
@@ -28,104 +43,97 @@ def demo(
     """Tune a small LSTM model live, put load on the machine, and compare with stock PyTorch."""
     console = Console()
     if not _perform(console, QUICK_S if quick else seconds):
-        raise typer.Exit(130)
+        raise typer.Exit(_INTERRUPTED)
 
 
 def _perform(console: Console, seconds: float) -> bool:
     """The whole demo; whether it came to its end."""
-    import grainshift
-    from grainshift.api.session import session_of
-    from grainshift.cli.stage import model as models
-    from grainshift.cli.stage.feed import Feed
-    from grainshift.cli.stage.phases import Record, Tour, make_contest, stock_alone
-    from grainshift.cli.stage.screen import open_screen
-
     stock, chunks = models.make_model(), models.make_chunks()
     tuned = deepcopy(stock)
-    contest = make_contest(stock, tuned, chunks, time.perf_counter)
-    cores, phases = _phases(seconds)
-    _introduce(console, models.WORDS, seconds, cores)
-    alone_s: list[float] = []
-    records: list[Record] = []
+    contest = Contest(stock, tuned, chunks, time.perf_counter, random.Random(0))
+    alone_s = _measure_alone(console, contest, seconds)
+    if not alone_s:
+        return False
+    tune(tuned)
+    session = session_of(tuned)
+    begin_s, records = time.monotonic(), list[Record]()
+    tour = Tour(contest, session, Feed(session.journal), time.monotonic)
     ended = False
-    begin_s = time.monotonic()
     try:
-        console.print(f"Measuring stock PyTorch alone for {_STOCK_SHARE * seconds:.0f} s …")
-        alone_s.extend(stock_alone(contest, _STOCK_SHARE * seconds, time.perf_counter))
-        grainshift.tune(tuned)
-        session = session_of(tuned)
-        feed = Feed(session.journal)
-        tour = Tour(contest, session, feed, time.monotonic)
         with open_screen(console, begin_s) as screen:
-            for look in tour.go(phases, records):
+            for look in tour.go(_phases(seconds, tuned), records):
                 screen.show(look)
         ended = True
     except KeyboardInterrupt:
         console.print("Ended early; this is what was measured until then.")
-    _conclude(console, tuned, alone_s, records)
+    _conclude(console, session, alone_s, records, begin_s)
+    untune(tuned)
+    _point_to(console, session.journal, sorted({case[0] for case in session.driver.state.cases}))
     return ended
 
 
-def _introduce(console: Console, words: str, seconds: float, cores: str) -> None:
-    import torch
+def _measure_alone(console: Console, contest: Contest, seconds: float) -> list[float]:
+    """Seconds of the stock model's calls by itself; none when it was interrupted."""
+    alone_s = _ALONE_SHARE * seconds
+    try:
+        console.print(
+            f"Grainshift tunes {models.WORDS}. It takes {seconds:.0f} s, with"
+            f" {torch.get_num_threads()} PyTorch threads, beside the same model as PyTorch runs"
+            " it.",
+            highlight=False,
+        )
+        console.print(f"First, stock PyTorch alone for {alone_s:.0f} s …", highlight=False)
+        return stock_alone(contest, alone_s, time.perf_counter)
+    except KeyboardInterrupt:
+        console.print("Ended before anything was tuned.")
+        return []
 
-    console.print(
-        f"Grainshift tunes {words}. It runs for {seconds:.0f} s on {cores}, with"
-        f" {torch.get_num_threads()} PyTorch threads, beside the same model as PyTorch runs it."
-    )
 
-
-def _phases(seconds: float) -> tuple[str, Sequence[Any]]:
-    """The cores in words, and the phases after stock alone."""
-    from grainshift.bench.load import busy_core
-    from grainshift.cli.stage.phases import Phase
-    from grainshift.machine import find_machine
-
+def _phases(seconds: float, tuned: torch.nn.Module) -> Sequence[Phase]:
+    """The phases after stock alone."""
     machine = find_machine()
-    usable = len(machine.cores)
     busy = max(1, round(machine.quota_cores / 2))
-    titles = ("as it is", f"{busy} of {usable} cores busy", "load gone")
 
     def load() -> AbstractContextManager[object]:
         return busy_core(busy)
 
-    loads = (nullcontext, load, nullcontext)
-    phases = [
-        Phase(title, share * seconds, load)
-        for title, share, load in zip(titles, _SHARES, loads, strict=True)
-    ]
-    return f"{usable} cores", phases
+    def frozen() -> AbstractContextManager[object]:
+        return nullcontext(freeze(tuned))
+
+    quiet, loaded, after, settled = (share * seconds for share in _SHARES)
+    under = f"Load on {busy} of {len(machine.cores)} cores"
+    return (
+        Phase("as it is", "The machine as it is", quiet, nullcontext),
+        Phase("load", under, loaded, load),
+        Phase("load gone", "The load gone", after, nullcontext),
+        Phase("frozen", "Exploring ended by freeze", settled, frozen),
+    )
 
 
 def _conclude(
-    console: Console, tuned: Any, alone_s: Sequence[float], records: Sequence[Any]
+    console: Console,
+    session: Session,
+    alone_s: Sequence[float],
+    records: Sequence[Record],
+    begin_s: float,
 ) -> None:
-    from grainshift.api import untune
-    from grainshift.api.session import session_of
-    from grainshift.cli.stage import outcome
-    from grainshift.core.errors import NotTunable
-
-    try:
-        session = session_of(tuned)
-    except NotTunable:  # ended before it began
-        return
-    settings, journal = session.driver.state.settings, session.journal
-    sites = sorted({line.site for line in session.report().lines})
-    untune(tuned)
     console.print()
+    if console.is_terminal:  # elsewhere they were printed as they happened
+        for told in (told for record in records for told in record.swaps):
+            console.print(story_line(told, begin_s))
     console.print(outcome.table(alone_s, records))
-    for sentence in filter(None, outcome.sentences(records, settings.rounding_ratio)):
+    for sentence in outcome.sentences(records, session.driver.state.settings.rounding_ratio):
         console.print(sentence, highlight=False)
     console.print()
+
+
+def _point_to(console: Console, journal: Journal, sites: Sequence[str]) -> None:
+    """Where to look deeper."""
     fault = journal.status.fault
     if fault:
         console.print(f"The Journal could not be kept, so there is nothing to look into: {fault}")
         return
     run = journal.header.run[:8]
-    console.print(f"All of it is in the Journal, {journal.path}. Look deeper:", soft_wrap=True)
-    for command in (
-        *(f"story {site} --run {run}" for site in sites),
-        f"report --run {run}",
-        f"replay --run {run}",
-    ):
-        console.print(f"  grainshift {command}", highlight=False, soft_wrap=True)
+    console.print(f"All of it is in the Journal {journal.path}; look deeper:", soft_wrap=True)
+    for command in (*(f"story {site}" for site in sites), "report", "replay"):
+        console.print(f"  grainshift {command} --run {run}", highlight=False, soft_wrap=True)

@@ -184,7 +184,7 @@ def _journal(ground: Ground) -> Iterator[Finding]:
         yield Finding("journal", Grade.FAIL, str(fault), f"move it away: {path}")
         return
     size = path.stat().st_size / 2**20
-    yield Finding("journal", Grade.OK, f"{path}, {count} runs, {size:.1f} MiB")
+    yield Finding("journal", Grade.OK, f"{path}, runs: {count}, {size:.1f} MiB")
 
 
 def _rates(ground: Ground) -> Iterator[Finding]:

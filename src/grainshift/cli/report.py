@@ -2,7 +2,7 @@
 
 import json
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -21,14 +21,6 @@ from grainshift.journal import Run, entries, find_run
 from grainshift.tuner import loop
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a run stood when its Journal was read."""
-
-    run: Run
-    report: Report
-
-
 def report(
     journal: Annotated[
         Path | None, typer.Option("--journal", help="The Journal; by default the user's own.")
@@ -42,21 +34,21 @@ def report(
     """Show how a run ended: what each Site runs, what it gains, and why."""
     path = journal or environment().cache_folder / JOURNAL_NAME
     try:
-        ended = end_of(find_run(path, run))
+        found = find_run(path, run)
+        ended = end_of(found)
     except JournalFault as fault:
         typer.echo(str(fault), err=True)
         raise typer.Exit(1) from fault
     if as_json:
-        header = ended.run.header
-        about = {"run": header.run, "started_at_s": header.started_at_s}
-        typer.echo(json.dumps({**about, **ended.report.to_dict()}, indent=1))
+        about = {"run": found.header.run, "started_at_s": found.header.started_at_s}
+        typer.echo(json.dumps({**about, **ended.to_dict()}, indent=1))
     else:
         console = Console()
-        console.print(_headline(ended.run), highlight=False)
-        console.print(ended.report)
+        console.print(_headline(found), highlight=False)
+        console.print(ended)
 
 
-def end_of(run: Run) -> Ended:
+def end_of(run: Run) -> Report:
     """The state after a run's last event, as `grainshift.report` tells it of a live model."""
     settings, limits = run.header.settings, run.header.limits
     state = loop.begin(settings, limits, make_guards(settings, limits))
@@ -85,7 +77,7 @@ def end_of(run: Run) -> Ended:
     )
     for site_key, bucket in sorted(live.keys() - opened):
         notes[f"{site_key} {bucket}: its beginning was rotated away; see `story`."] = None
-    return Ended(run, Report(lines, (), loop.settled(state), tuple(notes)))
+    return Report(lines, (), loop.settled(state), tuple(notes))
 
 
 def _gap(count: int, first: int, run: Run) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from grainshift.core.errors import JournalFault
-from grainshift.core.events import Compared, Opened, Read
+from grainshift.core.events import AnyEvent, Compared, Opened, Proposed, Read
 from grainshift.core.instructions import Deal, Swap
 from grainshift.journal import Entry, Journal, Line, Run, Teller, entries, find_run
 
@@ -12,9 +12,9 @@ from grainshift.journal import Entry, Journal, Line, Run, Teller, entries, find_
 class Counts:
     """What was counted so far.
 
-    runs: of all Sites; trial_runs: those in trials of a Choice; probe_runs: those that measure
-    what is live beside the baseline again; trials: begun; remembered: Choices of which earlier
-    runs left experience.
+    runs: of all Sites; trial_runs: those of another Choice than the live one, in a trial;
+    probe_runs: those of the baseline that measure what is live anew; trials: begun; remembered:
+    Choices of which earlier runs left experience.
     """
 
     runs: int = 0
@@ -42,6 +42,14 @@ class Told:
     line: Line
 
 
+@dataclass(frozen=True, slots=True)
+class _Dealt:
+    """What was live when a trial was dealt, and whether a further Choice is in it."""
+
+    live: int
+    explores: bool
+
+
 class Feed:
     """What the Journal of a run tells, as it comes."""
 
@@ -53,7 +61,7 @@ class Feed:
         self._next = 0
         self._tellers: dict[str, Teller] = {}
         self._live: dict[tuple[str, str], int] = {}
-        self._exploring: dict[tuple[str, str, int], bool] = {}
+        self._dealt_at: dict[tuple[str, str, int], _Dealt] = {}
 
     def poll(self) -> list[Told]:
         """What is new since the last poll; nothing while the Journal cannot be read."""
@@ -69,7 +77,7 @@ class Feed:
         return told
 
     def _hear(self, entry: Entry) -> list[Told]:
-        event = entry.event
+        event, stays = entry.event, self._stays(entry.event)
         match event:
             case Opened(site=site, offers=offers):
                 self._tellers.setdefault(site.key, Teller(site.key))
@@ -84,22 +92,34 @@ class Feed:
                 self._live[done.site_key, done.bucket] = done.arm
             elif isinstance(done, Deal) and done.first_block == 0:
                 self._dealt(done)
-        return [
+        told = [
             Told(key, line) for key, teller in self._tellers.items() for line in teller.hear(entry)
         ]
+        return [one for one in told if not (stays and one.line.what == "proposed")]
+
+    def _stays(self, event: AnyEvent) -> bool:
+        """Did the Policy answer with what is live? It does so often, and nothing follows."""
+        if not isinstance(event, Proposed):
+            return False
+        return event.proposal.arm == self._live.get((event.site_key, event.bucket), 0)
 
     def _dealt(self, deal: Deal) -> None:
         live = self._live.get((deal.site_key, deal.bucket), 0)
         explores = bool(set(deal.order) - {0, live})
-        self._exploring[deal.site_key, deal.bucket, deal.trial] = explores
+        self._dealt_at[deal.site_key, deal.bucket, deal.trial] = _Dealt(live, explores)
         self._add(trials=int(explores))
 
     def _read(self, event: Read) -> None:
         for reading in event.readings:
             if reading.trial:
                 key = (event.site_key, event.bucket, reading.trial)
-                explores = self._exploring.get(key, True)
-                self._add(runs=1, trial_runs=int(explores), probe_runs=int(not explores))
+                dealt = self._dealt_at.get(key, _Dealt(0, True))
+                other = reading.arm != dealt.live
+                self._add(
+                    runs=1,
+                    trial_runs=int(other and dealt.explores),
+                    probe_runs=int(other and not dealt.explores),
+                )
 
     def _add(self, **more: int) -> None:
         known = {name: getattr(self.counts, name) + count for name, count in more.items()}

@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor, nn
 
-FEATURES, LSTM_SIZE, GRU_SIZE, TAGS = 80, 512, 256, 40
-FRAMES = 16
+FEATURES, SIZE, TAGS = 80, 512, 40
+STREAMS, FRAMES = 4, 16
 WORDS = (
-    f"a tagger of streamed speech: LSTM {FEATURES} to {LSTM_SIZE}, GRU {LSTM_SIZE} to {GRU_SIZE},"
-    f" a linear layer to {TAGS} tags, called with {FRAMES} frames at a time"
+    f"a tagger of streamed speech (an LSTM and a GRU of {SIZE} between two linear layers, called"
+    f" with the next {FRAMES} frames of {STREAMS} streams)"
 )
 
 
@@ -16,13 +16,14 @@ class Tagger(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.encoder = nn.LSTM(FEATURES, LSTM_SIZE)
-        self.decoder = nn.GRU(LSTM_SIZE, GRU_SIZE)
-        self.tags = nn.Linear(GRU_SIZE, TAGS)
+        self.front = nn.Linear(FEATURES, SIZE)
+        self.encoder = nn.LSTM(SIZE, SIZE)
+        self.decoder = nn.GRU(SIZE, SIZE)
+        self.tags = nn.Linear(SIZE, TAGS)
 
     def forward(self, frames_TBF: Tensor) -> Tensor:
         """Scores of each tag, frame by frame."""
-        heard, _ = self.encoder(frames_TBF)
+        heard, _ = self.encoder(torch.relu(self.front(frames_TBF)))
         understood, _ = self.decoder(heard)
         scores: Tensor = self.tags(understood)
         return scores
@@ -38,4 +39,4 @@ def make_model() -> Tagger:
 def make_chunks(count: int = 8) -> tuple[Tensor, ...]:
     """Chunks of random sound, the same in every run."""
     generator = torch.Generator().manual_seed(0)
-    return tuple(torch.randn(FRAMES, 1, FEATURES, generator=generator) for _ in range(count))
+    return tuple(torch.randn(FRAMES, STREAMS, FEATURES, generator=generator) for _ in range(count))

@@ -3,34 +3,37 @@ than was measured.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 from statistics import median
 
+from rich import box
 from rich.table import Table
 
 from grainshift.bench.measure import Ratio
 from grainshift.cli.stage.pairs import speedup, stock_timings, tuned_timings, whole_speedup
 from grainshift.cli.stage.phases import Record
+from grainshift.cli.stage.screen import site_path
 
 _NOISY_RATIO = 0.1
+_STOCK = "stock"
 
 
 def table(alone_s: Sequence[float], records: Sequence[Record]) -> Table:
-    """Every phase beside the others, the first line being stock PyTorch by itself."""
-    shown = Table(title="Before and after", title_justify="left", show_lines=False)
-    shown.add_column("")
+    """Every phase beside the others."""
+    shown = Table(
+        title="Before and after", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
+    shown.add_column("", no_wrap=True)
     for record in records:
-        shown.add_column(record.phase.title, justify="right")
+        shown.add_column(record.phase.name, justify="right")
     rows = [_cells(record) for record in records]
     for name in dict.fromkeys(name for cells in rows for name in cells):
         shown.add_row(name, *(cells.get(name, "") for cells in rows))
-    if alone_s:
-        shown.caption = (
-            f"Stock alone, before tuning: {_ms(median(alone_s))} a call, {len(alone_s)} calls."
-            " Times are medians over the second half of each phase, both models in turn; the"
-            " interval holds 95 %."
-        )
-        shown.caption_justify = "left"
+    shown.caption_justify = "left"
+    shown.caption = (
+        f"Stock alone, before tuning: {_ms(median(alone_s))} a call, {len(alone_s)} calls. Times"
+        " are medians over the second half of a phase, both models in turn, runs on trial included;"
+        " 'all calls' compares the means of the whole phase, every outlier included."
+    )
     return shown
 
 
@@ -41,30 +44,32 @@ def _cells(record: Record) -> dict[str, str]:
         cells["stock, a call"] = _ms(stock_timings(late).median)
         cells["tuned, a call"] = _ms(tuned_timings(late).median)
         cells["times as fast"] = f"{ratio.value:.2f}"
-        cells["  interval"] = f"{ratio.low:.2f} to {ratio.high:.2f}"
+        cells["  95 % interval"] = f"{ratio.low:.2f} to {ratio.high:.2f}"
     whole = whole_speedup(record.all)
     if whole is not None:
-        cells["  all calls, exploring too"] = f"{whole:.2f}"
+        cells["  all calls"] = f"{whole:.2f}"
     if record.report is not None:
-        cells.update({_path(line.site): line.live for line in record.report.lines})
+        cells.update({site_path(line.site): line.live for line in record.report.lines})
     calls = sum(len(block.all_tuned_s) for block in record.all)
-    cells["calls of the tuned model"] = f"{calls:,}"
+    cells["tuned calls"] = f"{calls:,}"
     if record.counts.runs:
+        cells["  trials, swaps"] = f"{record.counts.trials}, {len(record.swaps)}"
         cells["  runs on trial"] = f"{record.counts.trial_runs / record.counts.runs:.1%}"
-        cells["  runs to check the live"] = f"{record.counts.probe_runs / record.counts.runs:.1%}"
-        cells["  trials begun"] = str(record.counts.trials)
-    for name, word in (("cpu_others", "cores others use"), ("cpu_pressure", "waiting for cores")):
+        cells["  runs re-checking"] = f"{record.counts.probe_runs / record.counts.runs:.1%}"
+    for name, word in (("cpu_others", "cores others use"), ("cpu_pressure", "wait for a core")):
         figure = record.figure(name)
         cells[word] = "not told" if figure is None else f"{figure:.0%}"
     errors = [block.error_ratio for block in record.all]
-    cells["largest relative error"] = f"{max(errors):.1g}" if errors else "not compared"
+    cells["largest error"] = f"{max(errors):.1g}" if errors else "not compared"
     return cells
 
 
 def sentences(records: Sequence[Record], rounding_ratio: float) -> list[str]:
     """What the table says, in words."""
-    said = [_speed(record) for record in records]
-    said.extend(_choices(before, after) for before, after in pairwise(records))
+    said = [
+        f"{record.phase.title}: {_changes(before, record)}{_speed(record)}"
+        for before, record in zip((None, *records), records, strict=False)
+    ]
     others = records[0].figure("cpu_others") if records else None
     if others is not None and others > _NOISY_RATIO:
         said.append(
@@ -73,8 +78,7 @@ def sentences(records: Sequence[Record], rounding_ratio: float) -> list[str]:
         )
     errors = [block.error_ratio for record in records for block in record.all]
     if errors:
-        agreed = max(errors) <= rounding_ratio
-        verdict = "agreed" if agreed else "DID NOT AGREE"
+        verdict = "agreed" if max(errors) <= rounding_ratio else "DID NOT AGREE"
         said.append(
             f"The outputs of both models {verdict} in {len(errors):,} comparisons: the largest"
             f" relative error was {max(errors):.1g}, and {rounding_ratio:g} counts as rounding."
@@ -82,12 +86,33 @@ def sentences(records: Sequence[Record], rounding_ratio: float) -> list[str]:
     return said
 
 
+def _changes(before: Record | None, after: Record) -> str:
+    """How what is live changed since the phase before."""
+    if after.report is None:
+        return ""
+    lines = before.report.lines if before is not None and before.report is not None else ()
+    was = {line.site: line.live for line in lines}
+    moved = [
+        f"{site_path(line.site)} went from {was.get(line.site, _STOCK)} to {line.live}"
+        for line in after.report.lines
+        if was.get(line.site, _STOCK) != line.live
+    ]
+    trials = _count(after.counts.trials, "trial")
+    if moved:
+        return f"{', '.join(moved)}, after {trials}; "
+    swaps = _count(len(after.swaps), "swap")
+    return f"what is live ended as it was, after {trials} and {swaps}; "
+
+
 def _speed(record: Record) -> str:
-    where, ratio = record.phase.title.capitalize(), speedup(record.late)
+    ratio = speedup(record.late)
     if ratio is None:
-        return f"{where}: too few blocks to tell."
-    interval = f"({ratio.low:.2f} to {ratio.high:.2f})"
-    return f"{where}: {_verdict(ratio)} {interval}."
+        return "too few blocks to tell the speed."
+    said = f"{_verdict(ratio)} ({ratio.low:.2f} to {ratio.high:.2f})."
+    lines = record.report.lines if record.report is not None else ()
+    if ratio.high < 1.0 and all(line.live == _STOCK for line in lines):
+        said += " Every Site ended on stock: this is what trials cost, and noise."
+    return said
 
 
 def _verdict(ratio: Ratio) -> str:
@@ -95,30 +120,12 @@ def _verdict(ratio: Ratio) -> str:
         return f"{ratio.value:.2f} times as fast as stock"
     if ratio.high < 1.0:
         return f"slower than stock, {ratio.value:.2f} times its speed"
-    return "no clear difference to stock"
+    return f"no clear difference to stock, {ratio.value:.2f}"
 
 
-def _choices(before: Record, after: Record) -> str:
-    """How what is live changed from one phase to the next."""
-    if before.report is None or after.report is None:
-        return ""
-    was = {line.site: line.live for line in before.report.lines}
-    moved = [
-        f"{_path(line.site)} went from {was[line.site]} to {line.live}"
-        for line in after.report.lines
-        if was.get(line.site, line.live) != line.live
-    ]
-    title = after.phase.title
-    if moved:
-        return f"Then, {title}: {', '.join(moved)}."
-    trials, swaps = after.counts.trials, len(after.swaps)
-    looked = f"{trials} trials and {swaps} swaps" if trials or swaps else "without a trial"
-    return f"Then, {title}: the live Choices ended as they were, after {looked}."
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _ms(seconds: float) -> str:
     return f"{1e3 * seconds:.3g} ms"
-
-
-def _path(site_key: str) -> str:
-    return site_key.partition(":")[2] or site_key

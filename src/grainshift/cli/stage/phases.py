@@ -1,28 +1,29 @@
 """Takes the models through the demo's phases and keeps what was measured. Knows no screen."""
 
-import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
 
 from grainshift.api.report import Report
 from grainshift.api.session import Session
 from grainshift.cli.stage.feed import Counts, Feed, Told
 from grainshift.cli.stage.pairs import Block, Contest
 from grainshift.core.conditions import Conditions
+from grainshift.tuner import rules
+from grainshift.tuner.state import Case, State
 
 LOOK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A stretch of the demo: what the machine is put through, and for how long."""
+    """A stretch of the demo, and how it is entered: by putting load on the machine, say."""
 
+    name: str
     title: str
     seconds: float
-    load: Callable[[], AbstractContextManager[object]]
+    enter: Callable[[], AbstractContextManager[object]]
 
 
 @dataclass(slots=True)
@@ -34,6 +35,7 @@ class Record:
     blocks: list[tuple[float, Block]] = field(default_factory=list)
     conditions: list[Conditions] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
+    budget_s: float = 0.0
     report: Report | None = None
     swaps: list[Told] = field(default_factory=list)
 
@@ -84,7 +86,7 @@ class Tour:
         blocks = self.contest.blocks()
         for number, phase in enumerate(phases, 1):
             with ExitStack() as stack:
-                stack.enter_context(phase.load())
+                stack.enter_context(phase.enter())
                 record = Record(phase, self.clock())
                 records.append(record)
                 for told in self._phase(record, blocks):
@@ -106,10 +108,16 @@ class Tour:
         record.swaps.extend(one for one in told if one.line.what in ("swapped", "reverted"))
         record.counts = self.feed.counts.minus(before)
         record.report = self.session.report()
-        conditions = self.session.driver.state.conditions
+        state = self.session.driver.state
+        record.budget_s = sum(_budget_s(state, case) for case in state.cases.values())
+        conditions = state.conditions
         if conditions.at_s > record.begin_s and conditions not in record.conditions[-1:]:
             record.conditions.append(conditions)
         return told
+
+
+def _budget_s(state: State, case: Case) -> float:
+    return max(rules.budget_s(state, case), 0.0) if case.baseline.count else 0.0
 
 
 def stock_alone(contest: Contest, seconds: float, clock: Callable[[], float]) -> list[float]:
@@ -120,8 +128,3 @@ def stock_alone(contest: Contest, seconds: float, clock: Callable[[], float]) ->
         if clock() >= until_s and len(seen) >= 3:
             break
     return seen
-
-
-def make_contest(stock: Any, tuned: Any, inputs: Sequence[Any], clock: Any) -> Contest:
-    """The contest of two models, in the same order of turns in every run."""
-    return Contest(stock, tuned, inputs, clock, random.Random(0))

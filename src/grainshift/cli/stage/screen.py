@@ -20,7 +20,7 @@ from grainshift.cli.stage.phases import Look, Record
 
 RECENT_BLOCKS = 12
 _STORY_LINES, _LEAST_STORY = 12, 4
-_FIXED_LINES = 12
+_FIXED_LINES = 14
 _PLAIN_EVERY_S = 5.0
 _SHOWN = ("opened", "proposed", "swapped", "reverted", "quarantined", "failed", "noted")
 _LASTING = ("swapped", "reverted", "quarantined", "failed")
@@ -81,11 +81,11 @@ class _Lines:
             self._console.print(f"-- {headline(look)}", highlight=False)
         for told in look.told:
             if told.line.what in _LASTING:
-                self._console.print(story_line(told, self._begin_s))
+                self._console.print(story_line(told, self._begin_s), soft_wrap=True)
         if look.at_s >= self._next_s:
             self._next_s += _PLAIN_EVERY_S
             pace = f"{look.at_s - self._begin_s:6.1f} s  {pace_line(look.record)}"
-            self._console.print(Text(pace), highlight=False)
+            self._console.print(Text(pace), highlight=False, soft_wrap=True)
 
 
 def picture(look: Look, story: list[Told], begin_s: float) -> RenderableType:
@@ -119,7 +119,7 @@ def pace_line(record: Record) -> str:
     stock_s, tuned_s = _recent(record)
     live = ""
     if record.report is not None:
-        live = ", ".join(f"{_path(line.site)} {line.live}" for line in record.report.lines)
+        live = ", ".join(f"{site_path(line.site)} {line.live}" for line in record.report.lines)
     if stock_s is None or tuned_s is None:
         return f"nothing measured yet; live: {live}"
     pace = f"stock {1e3 * stock_s:.3g} ms, tuned {1e3 * tuned_s:.3g} ms a call"
@@ -130,9 +130,9 @@ def story_line(told: Told, begin_s: float, *, one_line: bool = False) -> Text:
     """A line of a Site's story."""
     line = told.line
     at = f"{max(line.at_s - begin_s, 0.0):6.1f} s  "
-    what = line.text if line.what == "noted" else f"{line.what} {line.text}"
+    what = line.text if line.what in ("noted", "opened") else f"{line.what} {line.text}"
     text = Text(at, style="dim", no_wrap=one_line, overflow="ellipsis" if one_line else "fold")
-    text.append(f"{_path(told.site_key)} ", style="bold not dim")
+    text.append(f"{site_path(told.site_key)} ", style="bold not dim")
     return text.append(what, style=f"{_COLOURS.get(line.what, 'default')} not dim")
 
 
@@ -144,10 +144,11 @@ def _figures(record: Record) -> Table:
     table.add_row("stock", _pace(stock_s, stock_s, tuned_s))
     table.add_row("tuned", _pace(tuned_s, stock_s, tuned_s))
     counts, calls = record.counts, sum(len(block.all_tuned_s) for block in record.all)
-    spent = f"{calls:,} calls of the tuned model in this phase"
+    spent = f"{calls:,} of the tuned model in this phase"
     if counts.runs:
-        spent += f", {counts.trial_runs / counts.runs:.1%} of its layers' runs on trial"
+        spent += f"; {counts.trial_runs / counts.runs:.1%} of runs on trial"
     table.add_row("calls", spent)
+    table.add_row("budget", f"exploring may now cost {1e3 * record.budget_s:,.0f} ms")
     table.add_row("machine", _machine(record))
     return table
 
@@ -175,7 +176,7 @@ def _sites_table(report: Report) -> Table:
     table.add_column("live Choice", no_wrap=True, min_width=20, style="bold")
     table.add_column("beside it", no_wrap=True, overflow="ellipsis")
     for line in report.lines:
-        table.add_row(_path(line.site), line.live, line.doing or "nothing on trial")
+        table.add_row(site_path(line.site), line.live, line.doing or "nothing on trial")
     return table
 
 
@@ -194,5 +195,6 @@ def _recent(record: Record) -> tuple[float | None, float | None]:
     )
 
 
-def _path(site_key: str) -> str:
+def site_path(site_key: str) -> str:
+    """A Site's place in the model, without its family."""
     return site_key.partition(":")[2] or site_key
