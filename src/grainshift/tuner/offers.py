@@ -38,8 +38,9 @@ class Asker:
         offers = []
         for choice in offered:
             if choice not in known:
-                unknown = Forecast() if choice == offered[0] else None
-                forecast = self._forecast(family, site, bucket, choice, conditions, unknown)
+                forecast = self._forecast(family, site, bucket, choice, conditions)
+                if forecast is None and choice == offered[0]:  # the baseline needs none
+                    forecast = Forecast()
                 if forecast is not None:
                     offers.append(Offer(choice, forecast, memory.get(str(choice))))
         return tuple(offers)
@@ -59,17 +60,15 @@ class Asker:
         return self.faults.answer(what, lambda: dict(self.recall(site, bucket)), none)
 
     def _forecast(
-        self,
-        family: Family,
-        site: Site,
-        bucket: str,
-        choice: Choice,
-        conditions: Conditions,
-        unknown: Forecast | None,
+        self, family: Family, site: Site, bucket: str, choice: Choice, conditions: Conditions
     ) -> Forecast | None:
         what = f"{family.name} could not forecast a Choice, which is not tried"
+        none: Forecast | None = None
 
         def ask() -> Forecast | None:
-            return family.forecast(site, bucket, choice, self.machine, conditions)
+            told = family.forecast(site, bucket, choice, self.machine, conditions)
+            if not isinstance(told, Forecast):
+                raise TypeError(f"{told!r} is no Forecast")
+            return told
 
-        return self.faults.answer(what, ask, unknown)
+        return self.faults.answer(what, ask, none)
