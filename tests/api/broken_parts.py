@@ -63,10 +63,14 @@ def building(run: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Broken:
     return family
 
 
-def session(model: nn.Module, *families: Any, **settings: Any) -> Session:
+def session(
+    model: nn.Module, *families: Any, limits: Limits | None = None, **settings: Any
+) -> Session:
     """The session of a model tuned by these families, eager to explore, pumped by hand."""
     eager = {"warm_calls": 2, "opening_calls": 1e6, "epsilon": 1.0, "retry_calls": 1}
-    plan = Plan(MACHINE, Limits(), grainshift.Settings(**(eager | settings)), families, None)
+    plan = Plan(
+        MACHINE, limits or Limits(), grainshift.Settings(**(eager | settings)), families, None
+    )
     made = Session(model, plan)
     model.__dict__[ATTRIBUTE] = made
     rest(made)
