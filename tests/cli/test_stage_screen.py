@@ -37,6 +37,13 @@ def test_a_picture_fits_eighty_columns() -> None:
     assert max(map(len, drawn(80, SWAP).splitlines())) <= 80
 
 
+def test_an_ended_search_has_no_budget() -> None:
+    made, text = record(), io.StringIO()
+    made.budget_s = None
+    Console(file=text, width=80).print(picture(look(made), [], 0.0))
+    assert "exploring was ended" in text.getvalue() and "to explore" not in text.getvalue()
+
+
 def test_before_the_first_block_nothing_is_claimed() -> None:
     empty = record()
     empty.blocks.clear()

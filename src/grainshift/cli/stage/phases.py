@@ -11,7 +11,7 @@ from grainshift.cli.stage.feed import Counts, Feed, Told
 from grainshift.cli.stage.pairs import Block, Contest
 from grainshift.core.conditions import Conditions
 from grainshift.tuner import rules
-from grainshift.tuner.state import Case, State
+from grainshift.tuner.state import State
 
 LOOK_S = 0.5
 
@@ -28,14 +28,17 @@ class Phase:
 
 @dataclass(slots=True)
 class Record:
-    """What came of a phase so far; `blocks` carry the time at which each ended."""
+    """What came of a phase so far.
+
+    `blocks` carry the time at which each ended; `budget_s` is None once exploring is ended.
+    """
 
     phase: Phase
     begin_s: float
     blocks: list[tuple[float, Block]] = field(default_factory=list)
     conditions: list[Conditions] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
-    budget_s: float = 0.0
+    budget_s: float | None = 0.0
     report: Report | None = None
     swaps: list[Told] = field(default_factory=list)
 
@@ -109,15 +112,19 @@ class Tour:
         record.counts = self.feed.counts.minus(before)
         record.report = self.session.report()
         state = self.session.driver.state
-        record.budget_s = sum(_budget_s(state, case) for case in state.cases.values())
+        record.budget_s = _budget_s(state)
         conditions = state.conditions
         if conditions.at_s > record.begin_s and conditions not in record.conditions[-1:]:
             record.conditions.append(conditions)
         return told
 
 
-def _budget_s(state: State, case: Case) -> float:
-    return max(rules.budget_s(state, case), 0.0) if case.baseline.count else 0.0
+def _budget_s(state: State) -> float | None:
+    """What exploring may cost now in all Sites together; None when it was ended for good."""
+    if state.frozen:
+        return None
+    known = [case for case in state.cases.values() if case.baseline.count]
+    return sum(max(rules.budget_s(state, case), 0.0) for case in known)
 
 
 def stock_alone(contest: Contest, seconds: float, clock: Callable[[], float]) -> list[float]:

@@ -148,7 +148,9 @@ def _figures(record: Record) -> Table:
     if counts.runs:
         spent += f"; {counts.trial_runs / counts.runs:.1%} of runs on trial"
     table.add_row("calls", spent)
-    table.add_row("budget", f"exploring may now cost {1e3 * record.budget_s:,.0f} ms")
+    budget_s = record.budget_s
+    may = "exploring was ended" if budget_s is None else f"{1e3 * budget_s:,.0f} ms to explore with"
+    table.add_row("budget", may)
     table.add_row("machine", _machine(record))
     return table
 
