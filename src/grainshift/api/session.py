@@ -11,6 +11,7 @@ from torch import nn
 
 from grainshift.api.report import Report, site_line
 from grainshift.core.choice import Choice
+from grainshift.core.conditions import Conditions
 from grainshift.core.errors import NotTunable
 from grainshift.core.events import AnyEvent
 from grainshift.core.family import Family
@@ -22,7 +23,7 @@ from grainshift.core.site import Site
 from grainshift.environment import environment, versions
 from grainshift.guards import make_guards
 from grainshift.journal import Experience, ExperienceKey, Journal, new_run
-from grainshift.machine import Sensors
+from grainshift.machine import Sensors, Work
 from grainshift.policies import make_policy
 from grainshift.runtime.builder import Builders
 from grainshift.runtime.slot import Slot
@@ -30,6 +31,7 @@ from grainshift.tuner import loop
 from grainshift.tuner.driver import Driver
 from grainshift.tuner.ports import Ports
 from grainshift.tuner.pulse import Pulse
+from grainshift.tuner.state import State
 
 ATTRIBUTE = "_grainshift"
 
@@ -66,6 +68,25 @@ class _Remembered:
 
     def _key(self, site: Site, bucket: str) -> ExperienceKey:
         return ExperienceKey(self.machine, self.versions, site.fingerprint, bucket)
+
+
+@dataclass(frozen=True, slots=True)
+class _Senses:
+    """The sensors, told what the busiest Site does to memory, for figures that are modelled."""
+
+    sensors: Sensors
+    state: Callable[[], State]
+
+    def sample(self, at_s: float) -> Conditions:
+        """The Conditions now."""
+        cases = [case for case in self.state().cases.values() if case.level.count]
+        busiest = max(cases, key=lambda case: case.ledger.ran_s, default=None)
+        if busiest is not None:
+            forecast = busiest.arms[busiest.live].offer.forecast
+            sets, touched = float(forecast.working_set_bytes), float(forecast.touched_bytes)
+            call_s = busiest.level.unit_s * busiest.work
+            self.sensors.tell(Work(sets, touched, seconds=call_s) if touched else None)
+        return self.sensors.sample(at_s)
 
 
 class _Ledger:
@@ -107,7 +128,7 @@ class Session:
             policies,
             self._ledger,
             memory,
-            self._sensors,
+            _Senses(self._sensors, _state_of(self)),
             self._builders,
             time.monotonic,
         )
@@ -229,6 +250,17 @@ class Session:
     def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
         """A pickle of a tuned model is not tuned either."""
         return _nothing, ()
+
+
+def _state_of(session: Session) -> Callable[[], State]:
+    """Reads a session's state without keeping the session alive."""
+    known = weakref.ref(session)
+
+    def state() -> State:
+        alive = known()
+        return State(Settings()) if alive is None else alive.driver.state
+
+    return state
 
 
 def _nothing() -> None:

@@ -10,12 +10,16 @@ class Forecast:
 
     `time_ratio` is the Choice's time over the baseline's; `spread` is the standard deviation of
     its logarithm; `extra_bytes` is memory held beyond the baseline's; `build_s` is CPU time.
+    Of the bytes that one call reads and writes, `touched_bytes` in all, `working_set_bytes` are
+    distinct and come back in the next; 0 where the family cannot say.
     """
 
     time_ratio: float = 1.0
     spread: float = 0.7
     extra_bytes: int = 0
     build_s: float = 0.0
+    working_set_bytes: int = 0
+    touched_bytes: int = 0
 
     @property
     def pessimistic_ratio(self) -> float:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from grainshift.core.instructions import Ask, Build, Compare, Deal, Note, Quarantine, Remember
 from grainshift.tuner import rules
-from grainshift.tuner.evidence import LEVEL_MEMORY, bounds
+from grainshift.tuner.evidence import LEVEL_MEMORY, Bounds, bounds
 from grainshift.tuner.moves import WINDOW, Said, Step, arm_at, drop_trial, go_live, lesson, reject
 from grainshift.tuner.state import BASELINE, Case, Phase, State, Trial
 
@@ -121,7 +121,8 @@ def judge_trial(state: State, case: Case, at_s: float, out: Said) -> Case:
         if rules.may_switch(state, case, at_s):
             return _win(state, case, trial, at_s, out)
         return case
-    if told.high < settings.margin or runs >= settings.canary_calls[2]:
+    spent = runs >= settings.canary_calls[2] or _is_futile(told, trial, state)
+    if told.high < settings.margin or spent:
         reason = "slower" if told.high < settings.margin else "no clear gain"
         out.append(Note(*case.key, f"{arm.offer.choice}: {reason} ({told.mean:+.1%})"))
         case = _end_trial(state, case, trial, out)
@@ -129,6 +130,14 @@ def judge_trial(state: State, case: Case, at_s: float, out: Said) -> Case:
     if state.frozen:
         return drop_trial(case, out)
     return _deal(state, case, trial, min(trial.done, _MOST_DEALT), out)
+
+
+def _is_futile(told: Bounds, trial: Trial, state: State) -> bool:
+    """Whether a gain has become unlikely: giving up early risks a later look, no wrong switch."""
+    error = told.deviation / math.sqrt(trial.done)
+    return trial.done >= state.settings.canary_calls[1] and told.mean + error < (
+        state.settings.margin
+    )
 
 
 def _end_trial(state: State, case: Case, trial: Trial, out: Said) -> Case:

@@ -25,9 +25,11 @@ _FP32_BYTES = 4
 
 def forecast(shape: Shape, bucket: str, choice: Choice, machine: Machine) -> Forecast:
     """Time over stock's, memory beyond stock's, and the seconds that packing takes."""
-    if choice == STOCK:
-        return Forecast(1.0, 0.0)
     batch, steps = buckets.sizes(bucket)
+    extra_bytes = _extra_bytes(shape, batch, steps, choice) if choice != STOCK else 0
+    working_set_bytes, touched_bytes = _traffic(shape, batch, steps, choice, extra_bytes)
+    if choice == STOCK:
+        return Forecast(1.0, 0.0, 0, 0.0, working_set_bytes, touched_bytes)
     stock_s = _stock_s(shape, batch, steps, machine)
     ours_s = _profile_s(shape, batch, steps, choice, machine)
     known = machine.rate("fp32_flops") > 0 and machine.rate("dram_bytes") > 0
@@ -35,8 +37,10 @@ def forecast(shape: Shape, bucket: str, choice: Choice, machine: Machine) -> For
     return Forecast(
         time_ratio=ours_s / stock_s,
         spread=0.35 if known else 0.7,
-        extra_bytes=_extra_bytes(shape, batch, steps, choice),
+        extra_bytes=extra_bytes,
         build_s=build_s,
+        working_set_bytes=working_set_bytes,
+        touched_bytes=touched_bytes,
     )
 
 
@@ -94,6 +98,20 @@ def _stream_rate(weight_bytes: int, machine: Machine) -> float:
         if rate and weight_bytes <= cache.size_bytes:
             return rate
     return machine.rate("dram_bytes") or _NOMINAL_BYTES
+
+
+def _traffic(
+    shape: Shape, batch: int, steps: int, choice: Choice, scratch_bytes: int
+) -> tuple[int, int]:
+    """The distinct bytes of a call, and all that it touches: weights once a step or a block."""
+    features = shape.inputs + shape.hidden * shape.directions * shape.layers
+    activation_bytes = _FP32_BYTES * batch * steps * features
+    input_reads = 1 if choice == STOCK else -(-steps // widest_block(choice))
+    recurrent_bytes = shape.sweeps * shape.recurrent_bytes * steps
+    touched_bytes = recurrent_bytes + input_reads * shape.input_matrix_bytes + activation_bytes
+    packed_bytes = shape.matrix_bytes if is_packed(choice) else 0
+    scratch_bytes = max(scratch_bytes - packed_bytes, 0)
+    return shape.matrix_bytes + activation_bytes + scratch_bytes, touched_bytes
 
 
 def _extra_bytes(shape: Shape, batch: int, steps: int, choice: Choice) -> int:
