@@ -13,8 +13,9 @@ from grainshift.tuner.state import BASELINE, Block, Case, Trial
 _STEADY = 8  # runs before a level is trusted to tell drift
 _OPEN_BLOCKS = 16  # blocks of a trial that may be incomplete at once, when threads interleave
 _WORK_MEMORY = 0.1
+_CLEARLY = 3.0  # deviations of one run
 _MOST = 1e15  # seconds, units of work or calls; beyond it a Reading is nonsense
-_TICK_S = 1e-9  # what a run takes at least, when the clock is too coarse to tell
+_LEAST = 1e-9  # seconds or units of work of one run; the clock may be too coarse to tell
 
 
 def take(settings: Settings, case: Case, event: Read) -> Case:
@@ -22,13 +23,13 @@ def take(settings: Settings, case: Case, event: Read) -> Case:
     if all(is_amount(total) for total in (event.calls, event.live_s, event.live_work)):
         case = _count(case, event)
     for reading in event.readings:
-        if not is_amount(reading.seconds) or not _TICK_S <= reading.work <= _MOST:
+        if not is_amount(reading.seconds) or not _LEAST <= reading.work <= _MOST:
             continue
         if not 0 <= reading.arm < len(case.arms):
             continue
         if reading.trial:
             case = _take_trial(settings, case, reading)
-        elif reading.seconds > 0.0:
+        elif reading.seconds >= _LEAST:
             case = _take_live(settings, case, reading)
     return case
 
@@ -42,7 +43,7 @@ def _count(case: Case, event: Read) -> Case:
     ledger, live = case.ledger, case.live
     ran_s = ledger.ran_s + event.live_s
     work = case.work
-    if event.calls and event.live_work:
+    if event.calls and event.live_work >= _LEAST * event.calls:
         per_call = event.live_work / event.calls
         work = per_call if not case.calls else work + _WORK_MEMORY * (per_call - work)
     if live == BASELINE or not case.baseline.count:
@@ -51,7 +52,6 @@ def _count(case: Case, event: Read) -> Case:
         ledger = replace(
             ledger,
             ran_s=ran_s,
-            baseline_s=ledger.baseline_s + event.live_work * case.baseline.unit_s,
             pending_s=ledger.pending_s + event.live_s,
             pending_work=ledger.pending_work + event.live_work,
         )
@@ -74,14 +74,15 @@ def _take_live(settings: Settings, case: Case, reading: Reading) -> Case:
 
 def _take_trial(settings: Settings, case: Case, reading: Reading) -> Case:
     case = _charge(case, reading)
-    log_unit_s = math.log(max(reading.seconds, _TICK_S) / reading.work)
+    log_unit_s = math.log(max(reading.seconds, _LEAST) / reading.work)
     if reading.arm == BASELINE:
         case = _take_baseline(settings, case, log_unit_s)
     for name in ("trial", "probe"):
         trial: Trial | None = getattr(case, name)
         if trial is not None and trial.number == reading.trial:
             filled = _fill(trial, reading.block, (reading.arm, log_unit_s), case.live)
-            case = settle_pending(case) if filled.done > trial.done else case
+            if filled.done > trial.done:
+                case = settle_pending(case, _told_unit_s(case, filled))
             case = _set_trial(case, name, filled)
     return case
 
@@ -105,7 +106,6 @@ def _charge(case: Case, reading: Reading) -> Case:
     elif reading.arm == case.live:
         ledger = replace(
             ledger,
-            baseline_s=ledger.baseline_s + expected_s,
             pending_s=ledger.pending_s + reading.seconds,
             pending_work=ledger.pending_work + reading.work,
         )
@@ -132,7 +132,16 @@ def _fill(trial: Trial, number: int, run: tuple[int, float], live: int) -> Trial
         done=trial.done + 1,
         gains=(*trial.gains, over_live - own),
         baseline_gains=(*trial.baseline_gains, over_baseline - own),
+        baseline_log=over_baseline,
     )
+
+
+def _told_unit_s(case: Case, trial: Trial) -> float:
+    """The baseline's seconds a unit; the last block's own where the level is clearly behind it."""
+    level = case.baseline
+    if trial.baseline_log < level.mean - _CLEARLY * level.noise:
+        return math.exp(trial.baseline_log)
+    return level.unit_s
 
 
 def _mean(block: Block, arm: int) -> float:

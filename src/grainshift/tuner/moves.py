@@ -41,7 +41,8 @@ def go_live(
 ) -> Case:
     """Make a Choice the live one; `gains` are what its trial measured over the baseline."""
     out.append(Swap(*case.key, number, reason))
-    case = rules.settle_pending(case) if case.live != BASELINE else case
+    if case.live != BASELINE:
+        case = rules.settle_pending(case, case.baseline.unit_s)
     return replace(
         case,
         live=number,

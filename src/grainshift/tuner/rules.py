@@ -12,15 +12,21 @@ _TRUSTED_SPREAD = 0.1
 
 def slack_s(state: State, case: Case) -> float:
     """Seconds by which all calls so far, exploring included, stay within what is promised."""
+    promised = (1.0 + state.settings.explore_share) * baseline_s(case)
+    return promised + _opening_s(state, case) - case.ledger.ran_s
+
+
+def baseline_s(case: Case) -> float:
+    """Seconds that the baseline would have taken for all calls so far, as far as is known."""
     ledger = case.ledger
-    promised = (1.0 + state.settings.explore_share) * ledger.baseline_s
-    return promised + _opening_s(state, case) - ledger.ran_s
+    pending_s = ledger.pending_work * case.baseline.unit_s if case.baseline.count else 0.0
+    return ledger.baseline_s + (pending_s or ledger.pending_s)
 
 
 def budget_s(state: State, case: Case) -> float:
     """Seconds that exploring in this Case may still cost."""
     ledger = case.ledger
-    share = state.settings.explore_share * min(ledger.baseline_s, ledger.ran_s)
+    share = state.settings.explore_share * min(baseline_s(case), ledger.ran_s)
     own = share + _opening_s(state, case) - ledger.spent_s
     return min(own, slack_s(state, case))
 
@@ -133,12 +139,22 @@ def probe_interval(state: State, case: Case) -> int:
     return int(min(max(affordable, 4.0), longest))
 
 
-def settle_pending(case: Case) -> Case:
+def settle_pending(case: Case, unit_s: float) -> Case:
     """Charge the live runs since the last probe against what the baseline would have taken."""
     ledger = case.ledger
-    excess_s = ledger.pending_s - ledger.pending_work * case.baseline.unit_s
+    would_s = ledger.pending_work * unit_s if math.isfinite(unit_s) else ledger.pending_s
+    excess_s = ledger.pending_s - would_s
     debt_s = max(0.0, ledger.debt_s + excess_s)
-    return replace(case, ledger=replace(ledger, debt_s=debt_s, pending_s=0.0, pending_work=0.0))
+    return replace(
+        case,
+        ledger=replace(
+            ledger,
+            baseline_s=ledger.baseline_s + would_s,
+            debt_s=debt_s,
+            pending_s=0.0,
+            pending_work=0.0,
+        ),
+    )
 
 
 def spend(ledger: Ledger, seconds: float) -> Ledger:

@@ -62,7 +62,8 @@ class Trial:
     """Paired blocks of a Choice beside the live one and the baseline.
 
     `order` is how the runs of one block follow each other; `gains` are the log gains over the
-    live Choice, `baseline_gains` those over the baseline, one a block.
+    live Choice, `baseline_gains` those over the baseline, one a block; `baseline_log` is the
+    baseline's log seconds a unit in the last one.
     """
 
     number: int
@@ -75,6 +76,7 @@ class Trial:
     blocks: tuple[Block, ...] = ()
     gains: tuple[float, ...] = ()
     baseline_gains: tuple[float, ...] = ()
+    baseline_log: float = 0.0
 
     @property
     def is_under_way(self) -> bool:
@@ -87,7 +89,8 @@ class Ledger:
     """Seconds: what the baseline would have taken so far, and what was lost against it.
 
     `spent_s` is the cost of exploring. `debt_s` is what the live Choice lost since it last was
-    even with the baseline; `pending_*` are live runs not yet settled by a probe.
+    even with the baseline; `pending_*` are live runs not yet settled by a probe, and not yet in
+    `baseline_s`.
     """
 
     baseline_s: float = 0.0
