@@ -105,7 +105,7 @@ def test_every_output_is_right_and_no_trial_reading_is_lost_while_choices_swap()
                 slot.compare(BUCKET, 1 + swap % 3)
             if swap % 7 == 0:
                 fetch()
-            if swap % 4 == 0:
+            if swap % 10 == 0:
                 until(crowd, 3)
         while slot._lanes[BUCKET].deck:
             time.sleep(0.0005)
@@ -128,7 +128,7 @@ def test_choices_that_break_while_threads_call_never_show() -> None:
         return bool(slot.call(BUCKET, 1.0, torch.tensor([float(number)])).item() == number + 1.0)
 
     with Crowd(call) as crowd:
-        for turn in range(120):
+        for turn in range(60):
             slot.put(BUCKET, 1, breaks)
             slot.let_pick(BUCKET, (lambda: 1) if turn % 3 == 0 else None)
             slot.deal(BUCKET, turn + 1, (0, 1, 1, 0), range(1))
@@ -138,7 +138,7 @@ def test_choices_that_break_while_threads_call_never_show() -> None:
             slot.drain()
     assert crowd.wrong == []
     assert {fault.arm for fault in slot.faults} == {1}
-    assert len(slot.faults) >= 50
+    assert len(slot.faults) >= 30
 
 
 def test_a_bucket_is_opened_once_however_many_threads_meet_in_it() -> None:
