@@ -81,7 +81,7 @@ def _take_trial(settings: Settings, case: Case, reading: Reading) -> Case:
         trial: Trial | None = getattr(case, name)
         if trial is not None and trial.number == reading.trial:
             filled = _fill(trial, reading.block, (reading.arm, log_unit_s), case.live)
-            if filled.done > trial.done:
+            if filled.done > trial.done and BASELINE in filled.order:
                 case = settle_pending(case, _told_unit_s(case, filled))
             case = _set_trial(case, name, filled)
     return case
@@ -111,7 +111,8 @@ def _charge(case: Case, reading: Reading) -> Case:
         )
     else:
         ledger = replace(ledger, baseline_s=ledger.baseline_s + expected_s)
-        ledger = spend(ledger, reading.seconds - expected_s)
+        lost_s = reading.seconds - min(case.live_s / case.work * reading.work, expected_s)
+        ledger = spend(ledger, lost_s)
     return replace(case, calls=case.calls + 1, ledger=ledger)
 
 
@@ -126,14 +127,13 @@ def _fill(trial: Trial, number: int, run: tuple[int, float], live: int) -> Trial
         return replace(trial, blocks=(*others, block)[-_OPEN_BLOCKS:])
     over_live, over_baseline = _mean(block, live), _mean(block, BASELINE)
     own = _mean(block, trial.arm)
-    return replace(
-        trial,
-        blocks=others,
-        done=trial.done + 1,
-        gains=(*trial.gains, over_live - own),
-        baseline_gains=(*trial.baseline_gains, over_baseline - own),
-        baseline_log=over_baseline,
+    trial = replace(
+        trial, blocks=others, done=trial.done + 1, gains=(*trial.gains, over_live - own)
     )
+    if BASELINE not in trial.order:
+        return trial
+    gains = (*trial.baseline_gains, over_baseline - own)
+    return replace(trial, baseline_gains=gains, baseline_log=over_baseline)
 
 
 def _told_unit_s(case: Case, trial: Trial) -> float:

@@ -59,7 +59,7 @@ def judge_live(state: State, case: Case, at_s: float, out: Said) -> Case:
     if case.ledger.debt_s > 0.0 and rules.slack_s(state, case) < _RESERVE_CALLS * case.call_s:
         return revert(state, case, at_s, "lost more than exploring may cost", out)
     if _is_losing(case):
-        return revert(state, case, at_s, f"gains {fmean(case.gains):+.1%} no longer", out)
+        return revert(state, case, at_s, "no longer faster", out)
     return case
 
 
@@ -90,7 +90,7 @@ def revert(state: State, case: Case, at_s: float, reason: str, out: Said) -> Cas
 def probe(state: State, case: Case, out: Said) -> Case:
     """Measure the live Choice beside the baseline when that is due."""
     due = case.live != BASELINE and case.calls >= case.next_probe_calls
-    if not due or case.probe is not None or _is_trying(case):
+    if not due or case.probe is not None:
         return case
     live = case.live
     order = (BASELINE, live, live, BASELINE)
@@ -99,8 +99,7 @@ def probe(state: State, case: Case, out: Said) -> Case:
     return replace(case, probe=probe, trials=probe.number)
 
 
-def _is_trying(case: Case) -> bool:
-    """Whether dealt runs of a trial are to come; one that waits keeps nothing else waiting."""
+def _has_runs_to_come(case: Case) -> bool:
     return case.trial is not None and case.trial.is_under_way
 
 
@@ -108,7 +107,7 @@ def compare_live(state: State, case: Case, out: Said) -> Case:
     """Check the live Choice's numbers on a live input when that is due."""
     exactness = case.arms[case.live].offer.choice.exactness
     due = case.live != BASELINE and case.calls >= case.compare_at_calls
-    if not due or case.phase is Phase.COMPARING or _is_trying(case):
+    if not due or case.phase is Phase.COMPARING or _has_runs_to_come(case):
         return case
     out.append(Compare(*case.key, case.live))
     wait = rules.probe_interval(state, case)

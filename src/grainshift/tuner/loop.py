@@ -162,7 +162,9 @@ def _at_case(state: State, case: Case, event: AnyEvent) -> Outcome:
 def _compare(state: State, case: Case, event: Compared) -> Outcome:
     choice_s = event.choice_s if is_amount(event.choice_s) else 0.0
     baseline_s = event.baseline_s if is_amount(event.baseline_s) else 0.0
-    ledger = rules.spend(case.ledger, choice_s)
+    beyond_live_s = max(baseline_s - case.live_s, 0.0) if case.baseline.count else 0.0
+    lost_s = choice_s + beyond_live_s if event.arm != case.live else 0.0
+    ledger = rules.spend(case.ledger, lost_s)
     ledger = replace(
         ledger,
         baseline_s=ledger.baseline_s + baseline_s,

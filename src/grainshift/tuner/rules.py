@@ -43,10 +43,10 @@ def pessimistic_ratio(arm: Arm) -> float:
 
 
 def opening_cost_s(case: Case, arm: Arm) -> float:
-    """Seconds beyond the baseline that an Arm's first runs may cost."""
-    ratio = pessimistic_ratio(arm)
-    compare = 0.0 if arm.compared else ratio
-    return (compare + 2.0 * max(ratio - 1.0, 0.0)) * case.call_s
+    """Seconds beyond the live Choice that an Arm's first runs may cost."""
+    run_s = pessimistic_ratio(arm) * case.call_s
+    compare_s = 0.0 if arm.compared else run_s + max(case.call_s - case.live_s, 0.0)
+    return compare_s + 2.0 * max(run_s - case.live_s, 0.0)
 
 
 def refusal(state: State, case: Case, number: int) -> str:

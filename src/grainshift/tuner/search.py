@@ -6,7 +6,7 @@ from dataclasses import replace
 from grainshift.core.instructions import Ask, Build, Compare, Deal, Note, Quarantine, Remember
 from grainshift.tuner import rules
 from grainshift.tuner.evidence import LEVEL_MEMORY, Bounds, bounds
-from grainshift.tuner.moves import WINDOW, Said, Step, arm_at, drop_trial, go_live, lesson, reject
+from grainshift.tuner.moves import Said, Step, arm_at, drop_trial, go_live, lesson, reject
 from grainshift.tuner.state import BASELINE, Case, Phase, State, Trial
 
 _STAY_CALLS = 64  # calls until the Policy is asked again after it answered: stay
@@ -78,8 +78,7 @@ def compared(state: State, case: Case, number: int, ratio: float) -> Step:
 
 def _begin_trial(state: State, case: Case, number: int, ratio: float) -> Step:
     live = case.live
-    half = (BASELINE, number) if live == BASELINE else (BASELINE, live, number)
-    trial = Trial(case.trials + 1, number, half + half[::-1], case.query, ratio)
+    trial = Trial(case.trials + 1, number, (live, number, number, live), case.query, ratio)
     case = replace(case, phase=Phase.TRYING, trial=trial, trials=trial.number)
     out: Said = []
     case = _deal(state, case, trial, 1, out)
@@ -88,7 +87,7 @@ def _begin_trial(state: State, case: Case, number: int, ratio: float) -> Step:
 
 def _deal(state: State, case: Case, trial: Trial, wanted: int, out: Said) -> Case:
     """Deal as many further blocks as the budget holds; none when it holds none."""
-    block_s = 2.0 * max(_likely_ratio(case, trial) - 1.0, 0.0) * case.call_s
+    block_s = 2.0 * max(_likely_ratio(case, trial) * case.call_s - case.live_s, 0.0)
     budget_s = max(rules.budget_s(state, case), 0.0)
     most = int(budget_s / block_s) if block_s > 0.0 else wanted
     bold = rules.slack_s(state, case) / (2.0 * case.call_s)  # should it turn twice as slow
@@ -101,10 +100,11 @@ def _deal(state: State, case: Case, trial: Trial, wanted: int, out: Said) -> Cas
 
 
 def _likely_ratio(case: Case, trial: Trial) -> float:
-    if not trial.baseline_gains:
+    if not trial.gains:
         return trial.first_ratio
-    told = bounds(trial.baseline_gains, case.baseline.noise, 0.05)
-    return math.exp(told.deviation / math.sqrt(trial.done) - told.mean)
+    told = bounds(trial.gains, case.baseline.noise, 0.05)
+    slower = math.exp(told.deviation / math.sqrt(trial.done) - told.mean)
+    return slower * case.live_s / case.call_s
 
 
 def judge_trial(state: State, case: Case, at_s: float, out: Said) -> Case:
@@ -124,7 +124,7 @@ def judge_trial(state: State, case: Case, at_s: float, out: Said) -> Case:
     spent = runs >= settings.canary_calls[2] or _is_futile(told, trial, state)
     if told.high < settings.margin or spent:
         reason = "slower" if told.high < settings.margin else "no clear gain"
-        out.append(Note(*case.key, f"{arm.offer.choice}: {reason} ({told.mean:+.1%})"))
+        out.append(Note(*case.key, f"{arm.offer.choice}: {reason} ({math.expm1(told.mean):+.1%})"))
         case = _end_trial(state, case, trial, out)
         return reject(state, case, trial.arm, max(-told.mean, 0.0))
     if state.frozen:
@@ -141,24 +141,34 @@ def _is_futile(told: Bounds, trial: Trial, state: State) -> bool:
 
 
 def _end_trial(state: State, case: Case, trial: Trial, out: Said) -> Case:
+    """Take in what a trial told: the gain over the live Choice, and by that over the baseline."""
     arm = case.arms[trial.arm]
-    told = bounds(trial.baseline_gains, case.baseline.noise, rules.error_of(state, case, arm))
-    out.extend(lesson(case, trial.arm, told.mean))
+    told = bounds(trial.gains, case.baseline.noise, rules.error_of(state, case, arm))
+    live = _live_gain(case)
+    gain = told.mean + live.mean
+    out.extend(lesson(case, trial.arm, gain))
     if trial.done >= 4:
-        out.append(Remember(*case.key, trial.arm, told.mean, trial.done))
-    case = arm_at(case, trial.arm, gain=told.mean, gain_low=told.low)
-    if case.live != BASELINE:  # the same blocks measured the live Choice too
-        seen = tuple(b - g for b, g in zip(trial.baseline_gains, trial.gains, strict=True))
-        case = replace(case, gains=(*case.gains, *seen)[-WINDOW:])
+        out.append(Remember(*case.key, trial.arm, gain, trial.done))
+    low = told.low + live.mean - live.deviation / math.sqrt(max(len(case.gains), 1))
+    case = arm_at(case, trial.arm, gain=gain, gain_low=low)
     return replace(case, trial=None, phase=Phase.IDLE, query=None, candidate=BASELINE)
 
 
+def _live_gain(case: Case) -> Bounds:
+    """What the live Choice gains over the baseline; nothing, for certain, if it is that."""
+    if case.live == BASELINE:
+        return Bounds(0.0, 0.0, 0.0, 0.0)
+    return bounds(case.gains, case.baseline.noise, 0.05)
+
+
 def _win(state: State, case: Case, trial: Trial, at_s: float, out: Said) -> Case:
-    case = _end_trial(state, case, trial, out)
+    before, case = case, _end_trial(state, case, trial, out)
     case = arm_at(case, trial.arm, rejections=0)
     told = case.arms[trial.arm]
     reason = f"gains {math.expm1(told.gain or 0.0):.1%} over the baseline, by {trial.done} blocks"
-    case = go_live(case, trial.arm, at_s, reason, trial.baseline_gains, out)
+    over_live = _live_gain(before).mean
+    gains = tuple(gain + over_live for gain in trial.gains)
+    case = go_live(case, trial.arm, at_s, reason, gains, out)
     compare = case.calls + state.settings.canary_calls[2]
     watch = case.calls + state.settings.watch_calls
     return replace(case, watch_until_calls=watch, compare_at_calls=compare)

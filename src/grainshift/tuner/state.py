@@ -142,6 +142,12 @@ class Case:
         """Expected seconds of one call of the baseline."""
         return self.baseline.unit_s * self.work
 
+    @property
+    def live_s(self) -> float:
+        """Expected seconds of one call of the live Choice."""
+        level = self.level if self.live != BASELINE and self.level.count else self.baseline
+        return level.unit_s * self.work
+
 
 @dataclass(frozen=True, slots=True)
 class State:
