@@ -25,7 +25,7 @@ def app() -> typer.Typer:
 
 def live(path: Path, spoil: bool = False) -> None:
     """A short run of the real loop."""
-    began = header(seed=2)
+    began = header(seed=2, opening_calls=1_000.0)
     state = loop.begin(began.settings, began.limits, make_guards(began.settings, began.limits))
     events: list[AnyEvent] = [sensed(0.0), opened(0.5)]
     events += [read(number) for number in range(50, 90)]

@@ -72,7 +72,10 @@ def _dataclass_decoder(kind: Any) -> Any:
         if not state:  # late, so that a type may contain itself
             hints = get_type_hints(kind)
             state.extend(_decoder(hints[field.name]) for field in fields(kind))
-        return kind(*(part(item) for part, item in zip(state, data, strict=True)))
+        if len(data) > len(state):
+            raise ValueError(f"{kind.__name__} has {len(state)} fields, {len(data)} were given")
+        # An older record is shorter: what it lacks takes the default, or is missed by name.
+        return kind(*(part(item) for part, item in zip(state, data, strict=False)))
 
     return decode_fields
 

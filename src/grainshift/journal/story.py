@@ -18,6 +18,7 @@ from grainshift.core.events import (
     Opened,
     Proposed,
     Read,
+    Tripped,
 )
 from grainshift.core.instructions import (
     Admit,
@@ -106,7 +107,7 @@ def _bucket(event: AnyEvent, site_key: str) -> str | None:
         return event.bucket if event.site.key == site_key else None
     if isinstance(event, Lost):
         return "" if event.site_key == site_key else None
-    if isinstance(event, Extended | Read | Proposed | Built | Compared | Failed):
+    if isinstance(event, Extended | Read | Proposed | Built | Compared | Failed | Tripped):
         return event.bucket if event.site_key == site_key else None
     return None
 
@@ -146,6 +147,9 @@ class _Case:
                 yield self._compared(event)
             case Failed(at_s=at_s, arm=arm, kind=kind, reason=reason):
                 yield self._line(at_s, "failed", f"{self._name(arm)} ({kind}): {reason}")
+            case Tripped(at_s=at_s, arm=arm):
+                text = f"{self._name(arm)} took too long: the baseline runs until it is measured"
+                yield self._line(at_s, "tripped", text)
             case Lost():
                 yield self._line(event.at_s, "lost", "went stale: the Program changed under it")
 
@@ -159,6 +163,8 @@ class _Case:
                 yield from self.live_runs()
                 what = "reverted" if arm == 0 else "swapped"
                 moved = f"from {self._name(self.live)} to {self._name(arm)}: {reason}"
+                if arm == self.live:
+                    what, moved = "resumed", f"{self._name(arm)}: {reason}"
                 self.live = arm
                 yield self._line(at_s, what, moved)
             case Quarantine(arm=arm, reason=reason):
