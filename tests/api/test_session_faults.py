@@ -283,7 +283,6 @@ def test_a_sabotaged_part_raises_indeed() -> None:
         tuple(late()[0])
 
 
-@pytest.mark.xfail(reason="the driver keeps such a fault to itself but for a warning", strict=True)
 @pytest.mark.parametrize("word", ["offer", "forecast"])
 def test_the_report_says_why_nothing_is_offered(word: str) -> None:
     model = layer()
@@ -294,7 +293,6 @@ def test_the_report_says_why_nothing_is_offered(word: str) -> None:
     assert "Sabotage" in str(grainshift.report(model))
 
 
-@pytest.mark.xfail(reason="the memory Guard judges each Choice by itself", strict=True)
 def test_all_choices_together_stay_under_the_memory_budget() -> None:
     model = nn.ModuleDict({name: layer() for name in "abcd"})
     family = Broken()

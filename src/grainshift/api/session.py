@@ -210,6 +210,7 @@ class Session:
             yield "No Site was called yet, or only in ways that PyTorch's own forward must run."
         if self._why_ended:
             yield self._why_ended
+        yield from self.driver.faults
         if fault := self.journal.status.fault:
             yield f"The Journal is kept in memory only: {fault}"
 

@@ -188,6 +188,9 @@ class SimulatedBuilders:
             for fails in (recipe.arguments["fails"],)
         ]
 
+    def discard(self, folder: str) -> None:
+        """Nothing was left."""
+
     def close(self) -> None:
         """Drop what is being built."""
         self.waiting = []

@@ -15,8 +15,13 @@ class Guard(Protocol):
     def name(self) -> str:
         """The guard's word in the vocabulary."""
 
-    def admit(self, offer: Offer, baseline_s: float, conditions: Conditions) -> Verdict:
-        """May this Choice be tried, where the baseline takes `baseline_s` a call?"""
+    def admit(
+        self, offer: Offer, baseline_s: float, conditions: Conditions, held_bytes: int = 0
+    ) -> Verdict:
+        """May this Choice be tried, where the baseline takes `baseline_s` a call?
+
+        `held_bytes` is what other Choices hold already, everywhere in the model.
+        """
 
     def accept(self, choice: Choice, compared: Compared) -> Verdict:
         """Is what a Choice put out beside the baseline good enough?"""

@@ -80,6 +80,13 @@ class Quarantine(Instruction):
 
 
 @dataclass(frozen=True, slots=True)
+class Release(Instruction):
+    """Let go of the memory that an idle Choice holds; it is built anew before it runs again."""
+
+    arm: int
+
+
+@dataclass(frozen=True, slots=True)
 class Remember(Instruction):
     """Keep for later runs what was learnt of a Choice: its log gain over the baseline."""
 
@@ -112,6 +119,7 @@ AnyInstruction = (
     | Admit
     | Teach
     | Quarantine
+    | Release
     | Remember
     | Trip
     | Note

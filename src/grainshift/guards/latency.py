@@ -18,7 +18,9 @@ class Latency:
     limits: Limits
     name: str = "latency"
 
-    def admit(self, offer: Offer, baseline_s: float, conditions: Conditions) -> Verdict:
+    def admit(
+        self, offer: Offer, baseline_s: float, conditions: Conditions, held_bytes: int = 0
+    ) -> Verdict:
         """Refuse a Choice that may break the limit, unless the baseline already does."""
         most = self.limits.latency_s
         if most is None or baseline_s > most:

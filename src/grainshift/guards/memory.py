@@ -22,12 +22,16 @@ class Memory:
     limits: Limits
     name: str = "memory"
 
-    def admit(self, offer: Offer, baseline_s: float, conditions: Conditions) -> Verdict:
+    def admit(
+        self, offer: Offer, baseline_s: float, conditions: Conditions, held_bytes: int = 0
+    ) -> Verdict:
         """Refuse a Choice whose extra bytes exceed the limit or half of what is free."""
         needs = offer.forecast.extra_bytes
         most = self.limits.memory_bytes
-        if most is not None and needs > most:
-            return self._refuse(f"{offer.choice} needs {needs:,} bytes more, the limit is {most:,}")
+        if most is not None and needs and needs + held_bytes > most:
+            others = f", others hold {held_bytes:,}" if held_bytes else ""
+            reason = f"{offer.choice} needs {needs:,} bytes more{others}, the limit is {most:,}"
+            return self._refuse(reason)
         free = conditions.value(_FREE, missing=float("inf"))
         if needs > free * _HEADROOM:
             return self._refuse(f"{offer.choice} needs {needs:,} bytes more, {free:,.0f} are free")

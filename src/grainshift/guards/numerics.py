@@ -19,7 +19,9 @@ class Numerics:
     limits: Limits
     name: str = "numerics"
 
-    def admit(self, offer: Offer, baseline_s: float, conditions: Conditions) -> Verdict:
+    def admit(
+        self, offer: Offer, baseline_s: float, conditions: Conditions, held_bytes: int = 0
+    ) -> Verdict:
         """Refuse lower precision unless the user gave an error budget."""
         if offer.choice.exactness is Exactness.LOWER and self.limits.error_ratio is None:
             return Verdict(False, self.name, f"{offer.choice} needs an error budget")

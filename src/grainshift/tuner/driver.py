@@ -40,6 +40,7 @@ from grainshift.core.instructions import (
     Deal,
     Quarantine,
     Recall,
+    Release,
     Remember,
     Swap,
     Teach,
@@ -75,6 +76,7 @@ class _Place:
     model: Any
     choices: dict[str, tuple[Choice, ...]] = field(default_factory=dict)
     runners: dict[tuple[str, int], Runner] = field(default_factory=dict)
+    folders: dict[tuple[str, int], str] = field(default_factory=dict)
     picks: dict[str, Pick] = field(default_factory=dict)
 
 
@@ -114,12 +116,17 @@ class Driver:
         if place is not None:
             place.slot.revert_all()
             self._queue.append(Lost(self._ports.clock(), site_key))
-            for runner in place.runners.values():
-                self._close_later(runner)
+            for at, runner in place.runners.items():
+                self._close_later(runner, place.folders.get(at, ""))
 
     def freeze(self) -> None:
         """End exploring for good."""
         self._queue.append(Frozen(self._ports.clock()))
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What failed of all that is plugged in, in words."""
+        return tuple(self._faults.told.values())
 
     @property
     def settled(self) -> bool:
@@ -148,8 +155,8 @@ class Driver:
         """End building and let every Site run its baseline."""
         for place in list(self._places.values()):
             place.slot.revert_all()
-            for runner in place.runners.values():
-                self._close_later(runner)
+            for at, runner in place.runners.items():
+                self._close_later(runner, place.folders.get(at, ""))
         self._faults.answer("the builders could not close", self._ports.builders.close, None)
         for _, close in self._closing:
             with contextlib.suppress(Exception):
@@ -281,6 +288,9 @@ class Driver:
             case Quarantine():
                 slot.take(bucket, said.arm)
                 self._let_go(place, bucket, said.arm)
+            case Release():
+                slot.take(bucket, said.arm)
+                self._let_go(place, bucket, said.arm)
             case Remember():
                 self._remember(place, said)
             case _:
@@ -342,8 +352,10 @@ class Driver:
             place.slot.put(order.bucket, order.arm, runner.run)
         except Exception as fault:  # noqa: BLE001 - a fault of a Choice turns into an event
             self._queue.append(replace(told, reason=words(fault)))
+            self._discard(folder)
             return
         place.runners[order.bucket, order.arm] = runner
+        place.folders[order.bucket, order.arm] = folder
         took_s = build_s + self._ports.clock() - at_s
         self._queue.append(
             Built(at_s, order.site_key, order.bucket, order.arm, took_s, runner.held_bytes)
@@ -375,11 +387,23 @@ class Driver:
     def _let_go(self, place: _Place, bucket: str, arm: int) -> None:
         runner = place.runners.pop((bucket, arm), None)
         if runner is not None:
-            self._close_later(runner)
+            self._close_later(runner, place.folders.pop((bucket, arm), ""))
 
-    def _close_later(self, runner: Runner) -> None:
-        if runner.close is not None:
-            self._closing.append((self._ports.clock() + _CLOSE_AFTER_S, runner.close))
+    def _close_later(self, runner: Runner, folder: str) -> None:
+        def close() -> None:
+            try:
+                if runner.close is not None:
+                    runner.close()
+            finally:
+                self._discard(folder)
+
+        if runner.close is not None or folder:
+            self._closing.append((self._ports.clock() + _CLOSE_AFTER_S, close))
+
+    def _discard(self, folder: str) -> None:
+        if folder:
+            with contextlib.suppress(Exception):
+                self._ports.builders.discard(folder)
 
 
 def _plain(proposal: Proposal) -> Proposal:

@@ -12,7 +12,7 @@ class Faults:
     """Keeps the faults of a policy, a family, a sensor or a log from whoever called it."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self.told: dict[str, str] = {}
 
     def answer(self, what: str, ask: Callable[[], T], otherwise: T) -> T:
         """What `ask` answers, or `otherwise` where it fails; `what` says in words what failed."""
@@ -24,11 +24,11 @@ class Faults:
 
     def tell(self, what: str, fault: BaseException) -> None:
         """Warn, unless this was told before."""
-        if what in self._told:
+        if what in self.told:
             return
-        self._told.add(what)
+        self.told[what] = f"{what}: {words(fault)}"
         with contextlib.suppress(Warning):  # where warnings are errors, they end no loop either
-            warnings.warn(f"grainshift: {what}: {words(fault)}", RuntimeWarning, stacklevel=4)
+            warnings.warn(f"grainshift: {self.told[what]}", RuntimeWarning, stacklevel=4)
 
 
 def words(fault: BaseException) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from grainshift.core.choice import Exactness
-from grainshift.core.instructions import Admit, Compare, Deal, Note, Quarantine, Swap, Trip
+from grainshift.core.instructions import Admit, Compare, Deal, Note, Quarantine, Release, Swap, Trip
 from grainshift.tuner import rules
 from grainshift.tuner.evidence import bounds
 from grainshift.tuner.intake import forget
@@ -177,6 +177,16 @@ def _is_as_good(arm: Arm, gain: float) -> bool:
     return arm.gain_low > 0.0 and arm.gain >= gain
 
 
+def release(case: Case, out: Said) -> Case:
+    """Let go of what idle Choices hold: neither live, nor on trial, nor an actor's."""
+    kept = {BASELINE, case.live, case.candidate, *case.admitted}
+    for number, arm in enumerate(case.arms):
+        if arm.built and arm.held_bytes and number not in kept:
+            out.append(Release(*case.key, number))
+            case = arm_at(case, number, built=False, held_bytes=0)
+    return case
+
+
 def stop(state: State, case: Case, at_s: float) -> Step:
     """End exploring: take back whatever is tried, and leave nothing waiting for a probe."""
     out: Said = []
@@ -191,7 +201,7 @@ def quarantine(state: State, case: Case, number: int, at_s: float, reason: str) 
     """Put a Choice out for good; the baseline takes over where it was live or on trial."""
     out: Said = [Quarantine(*case.key, number, reason)]
     out.extend(lesson(case, number, FAILURE_REWARD) if case.candidate == number else [])
-    case = arm_at(case, number, quarantined=True)
+    case = arm_at(case, number, quarantined=True, built=False, held_bytes=0)
     if case.live == number:
         case = revert(state, case, at_s, reason, out)
     elif case.candidate == number or case.phase in (Phase.TRYING, Phase.COMPARING):

@@ -17,4 +17,5 @@ def look(state: State, case: Case, at_s: float) -> Step:
         case = live.compare_live(state, case, out)
         case = search.ask(state, case, out)
     case = live.set_trip(state, case, out)
-    return live.admit(state, case, out), out
+    case = live.admit(state, case, out)
+    return live.release(case, out), out

@@ -148,7 +148,7 @@ def _at_case(state: State, case: Case, event: AnyEvent) -> Outcome:
         case Proposed():
             case, out = search.proposed(state, case, event.proposal.arm)
         case Built():
-            case, out = search.built(state, case, event.arm)
+            case, out = search.built(state, case, event.arm, event.held_bytes)
         case Tripped():
             case, out = live.tripped(state, case, event.arm, event.at_s)
         case Extended():

@@ -51,6 +51,9 @@ class Workshop(Protocol):
     def poll(self, at_s: float) -> Sequence[Outcome]:
         """What ended since the last poll."""
 
+    def discard(self, folder: str) -> None:
+        """Remove what a recipe left, once nothing reads it any more."""
+
     def close(self) -> None:
         """End whatever is being done."""
 

@@ -60,12 +60,20 @@ def refusal(state: State, case: Case, number: int) -> str:
         return f"rejected, tried again after call {arm.wait_until_calls}"
     if arm.offer.forecast.build_s > state.settings.build_share * case.ledger.ran_s:
         return f"building takes {arm.offer.forecast.build_s:.3g} s, not yet worth it"
-    for guard in state.guards:
-        verdict = guard.admit(arm.offer, case.call_s, state.conditions)
-        if not verdict.admitted:
-            return f"{verdict.guard}: {verdict.reason}"
+    if reason := guarded(state, case, number):
+        return reason
     if opening_cost_s(case, arm) > budget_s(state, case):
         return "over the budget for exploring"
+    return ""
+
+
+def guarded(state: State, case: Case, number: int) -> str:
+    """Why a Guard refuses an Arm now; empty when none does."""
+    offer, held = case.arms[number].offer, held_bytes(state, case, number)
+    for guard in state.guards:
+        verdict = guard.admit(offer, case.call_s, state.conditions, held)
+        if not verdict.admitted:
+            return f"{verdict.guard}: {verdict.reason}"
     return ""
 
 
@@ -74,7 +82,18 @@ def is_waiting(state: State, case: Case, number: int) -> bool:
     arm = case.arms[number]
     if arm.quarantined or number in (case.live, BASELINE) or case.calls < arm.wait_until_calls:
         return False
-    return all(g.admit(arm.offer, case.call_s, state.conditions).admitted for g in state.guards)
+    return not guarded(state, case, number)
+
+
+def held_bytes(state: State, case: Case, number: int) -> int:
+    """What all Choices in the model but this one hold, or will once they are built."""
+    cases = {**state.cases, case.key: case}
+    return sum(
+        arm.held_bytes if arm.built else arm.offer.forecast.extra_bytes
+        for key, other in cases.items()
+        for at, arm in enumerate(other.arms)
+        if (arm.built or at == other.candidate) and (key, at) != (case.key, number)
+    )
 
 
 def make_query(state: State, case: Case, mask: tuple[bool, ...]) -> Query:

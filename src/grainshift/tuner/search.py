@@ -46,14 +46,28 @@ def proposed(state: State, case: Case, number: int) -> Step:
     return _compare_or_try(state, case, number)
 
 
-def built(state: State, case: Case, number: int) -> Step:
+def built(state: State, case: Case, number: int, held_bytes: int) -> Step:
     """A Choice is ready: compare it with the baseline before anything else."""
-    case = arm_at(case, number, built=True)
+    case = _with_memory(arm_at(case, number, built=True, held_bytes=held_bytes), number)
     if case.arms[number].quarantined:  # it failed elsewhere while it was being built
         return case, [Quarantine(*case.key, number, "ready, but out")]
     if case.phase is not Phase.BUILDING or case.candidate != number:
         return case, []
+    if reason := rules.guarded(state, case, number):
+        case = reject(state, case, number)
+        note = Note(*case.key, reason)
+        return replace(case, phase=Phase.IDLE, query=None, candidate=BASELINE), [note]
     return _compare_or_try(state, case, number)
+
+
+def _with_memory(case: Case, number: int) -> Case:
+    """The Case where a Forecast of memory gives way to what was built."""
+    arm = case.arms[number]
+    forecast = arm.offer.forecast
+    if arm.held_bytes <= forecast.extra_bytes:
+        return case
+    offer = replace(arm.offer, forecast=replace(forecast, extra_bytes=arm.held_bytes))
+    return arm_at(case, number, offer=offer)
 
 
 def _compare_or_try(state: State, case: Case, number: int) -> Step:

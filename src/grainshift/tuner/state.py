@@ -42,6 +42,7 @@ class Arm:
     built: bool = False
     compared: bool = False
     quarantined: bool = False
+    held_bytes: int = 0
     rejections: int = 0
     reversals: int = 0
     wait_until_calls: int = 0
