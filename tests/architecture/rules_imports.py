@@ -25,7 +25,8 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
 
 # Parts that decide: what they would need for an effect, they must not import.
 PURE = ("core", "tuner", "guards")
-ACTING = frozenset({"driver", "pulse", "ports"})  # the files of tuner that perform; one part, tuner.driver
+# The files of tuner that perform; one part, tuner.driver.
+ACTING = frozenset({"driver", "pulse", "ports"})
 EFFECTS = frozenset(
     {
         *("torch", "time", "os", "random", "threading", "datetime", "pathlib", "sqlite3"),

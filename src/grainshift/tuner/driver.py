@@ -341,6 +341,7 @@ class Driver:
     def _load(self, order: Any, folder: str, build_s: float, failure: str) -> None:
         place, at_s = self._places.get(order.site_key), self._ports.clock()
         if place is None or place.number != order.place:  # built for a Site that went stale
+            self._discard(folder)
             return
         told = Failed(at_s, order.site_key, order.bucket, order.arm, "build", failure)
         if failure:
