@@ -11,6 +11,7 @@ from grainshift.core.errors import NotTunable
 from grainshift.core.family import Family
 from grainshift.core.machine import Machine
 from grainshift.core.settings import Settings
+from grainshift.environment import environment
 from grainshift.families.recurrence import Recurrence
 from grainshift.policies import POLICIES
 
@@ -131,7 +132,9 @@ def _names(given: object) -> tuple[str, ...]:
 
 
 def _make_family(name: str, settings: Settings) -> Family:
-    makers = {"recurrence": lambda: Recurrence(segment_s=settings.segment_s)}
+    makers = {
+        "recurrence": lambda: Recurrence(settings.segment_s, environment().cache_folder / "kernels")
+    }
     return makers[name]()
 
 

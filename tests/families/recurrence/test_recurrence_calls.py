@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from grainshift.families.recurrence import FAMILY
-from grainshift.families.recurrence.choice import unrolled
+from grainshift.families.recurrence.choice import OPERATORS, unrolled
 
 
 def _outcome(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -68,7 +68,7 @@ def test_a_wrong_call_ends_as_it_does_in_pytorch(kind: Any, number: int) -> None
 def test_keywords_reach_the_runner() -> None:
     layer = nn.GRU(6, 8)
     x, h = torch.randn(5, 2, 6), torch.randn(1, 2, 8)
-    door, _ = tuned(layer, unrolled(4))
+    door, _ = tuned(layer, unrolled(4, OPERATORS))
     with torch.no_grad():
         wanted = layer(x, h)
         assert same_bits(layer(x, hx=h), wanted)
@@ -192,7 +192,7 @@ def test_an_unusual_call_goes_to_stock_past_the_door(kind: Any, way: Any) -> Non
 def test_dropout_in_training_goes_to_stock_and_in_evaluation_does_not() -> None:
     layer = nn.LSTM(6, 8, num_layers=2, dropout=0.5)
     x = torch.randn(5, 2, 6)
-    door, _ = tuned(layer, unrolled(4))
+    door, _ = tuned(layer, unrolled(4, OPERATORS))
     with torch.no_grad():
         torch.manual_seed(3)
         wanted = nn.LSTM.forward(layer, x)
@@ -206,7 +206,7 @@ def test_dropout_in_training_goes_to_stock_and_in_evaluation_does_not() -> None:
 
 def test_gradients_wanted_of_nothing_go_through_the_door() -> None:
     layer = nn.GRU(6, 8).requires_grad_(False)
-    door, _ = tuned(layer, unrolled(4))
+    door, _ = tuned(layer, unrolled(4, OPERATORS))
     layer(torch.randn(5, 2, 6))
     assert len(door.seen) == 1
 
@@ -242,7 +242,7 @@ def test_hooks_and_class_stay() -> None:
     seen: list[str] = []
     layer.register_forward_pre_hook(lambda *_: seen.append("before"))
     layer.register_forward_hook(lambda *_: seen.append("after"))
-    tuned(layer, unrolled(4))
+    tuned(layer, unrolled(4, OPERATORS))
     with torch.no_grad():
         layer(torch.randn(5, 2, 6))
     assert seen == ["before", "after"]

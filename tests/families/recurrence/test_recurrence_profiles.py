@@ -3,15 +3,16 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from recurrence_doors import KINDS, choices, error_ratio, runner, same_bits, tuned
 from torch import nn
 
-from grainshift.families.recurrence import FAMILY, Recurrence
+from grainshift.families.recurrence import Recurrence
 from grainshift.families.recurrence.choice import STOCK, blocks, hybrid, rolled, unrolled
 
 WITHIN = 1e-5
+FIXTURES = [HealthCheck.function_scoped_fixture]  # the family keeps nothing of an example
 
 
 @st.composite
@@ -44,26 +45,28 @@ def inputs(draw: Any, layer: nn.RNNBase, most_steps: int = 40) -> tuple[Any, ...
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
-def test_every_choice_agrees_with_stock(data: st.DataObject) -> None:
+@settings(max_examples=60, deadline=None, suppress_health_check=FIXTURES)
+def test_every_choice_agrees_with_stock(family: Recurrence, data: st.DataObject) -> None:
     layer = data.draw(layers())
     args = data.draw(inputs(layer))
     with torch.no_grad():
         wanted = layer(*args)
-        for choice in choices(FAMILY, layer):
-            door, undo = tuned(layer, choice)
+        for choice in choices(family, layer):
+            door, undo = tuned(layer, choice, family=family)
             assert error_ratio(layer(*args), wanted) <= WITHIN, choice
             assert len(door.seen) == 1
             undo()
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
-def test_a_switch_at_any_segment_edge_agrees_with_stock(data: st.DataObject) -> None:
+@settings(max_examples=40, deadline=None, suppress_health_check=FIXTURES)
+def test_a_switch_at_any_segment_edge_agrees_with_stock(
+    family: Recurrence, data: st.DataObject
+) -> None:
     layer = data.draw(layers((False,)))
     args = data.draw(inputs(layer))
     draw = random.Random(data.draw(st.integers(0, 999)))
-    runs = [runner(FAMILY, layer, choice) for choice in choices(FAMILY, layer)]
+    runs = [runner(family, layer, choice) for choice in choices(family, layer)]
     x_TBI = _steps_first(layer, args[0])
     zeros = torch.zeros(layer.num_layers, x_TBI.shape[1], layer.hidden_size)
     state: Any = (zeros, zeros) if layer.mode == "LSTM" else zeros
@@ -86,10 +89,12 @@ def _steps_first(layer: nn.RNNBase, x: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("batch_first", [False, True])
-def test_long_sequences_are_cut_and_profiles_switch_inside(kind: Any, batch_first: bool) -> None:
+def test_long_sequences_are_cut_and_profiles_switch_inside(
+    kernels: Recurrence, kind: Any, batch_first: bool
+) -> None:
     layer = kind(6, 8, num_layers=2, batch_first=batch_first)
     x = torch.randn(2, 700, 6) if batch_first else torch.randn(700, 2, 6)
-    family = Recurrence(segment_s=1e-9)
+    family = Recurrence(1e-9, kernels.kernels)
     door, _ = tuned(layer, family=family, draw=random.Random(3))
     with torch.no_grad():
         wanted = type(layer).forward(layer, x)
@@ -128,14 +133,16 @@ def test_stock_keeps_the_bits_and_the_strides(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_leaves_its_input_and_state_alone_and_shares_no_memory(kind: Any) -> None:
+def test_a_run_leaves_its_input_and_state_alone_and_shares_no_memory(
+    family: Recurrence, kind: Any
+) -> None:
     layer = kind(6, 8)
     x, h = torch.randn(5, 2, 6), torch.randn(1, 2, 8)
     state = (h, h.clone()) if kind is nn.LSTM else h
     kept = x.clone(), h.clone()
-    for choice in choices(FAMILY, layer):
+    for choice in choices(family, layer):
         with torch.no_grad():
-            y, after = runner(FAMILY, layer, choice)(x, state)
+            y, after = runner(family, layer, choice)(x, state)
         after = after[0] if kind is nn.LSTM else after
         before = after.clone()
         y.fill_(7.0)
@@ -144,11 +151,13 @@ def test_a_run_leaves_its_input_and_state_alone_and_shares_no_memory(kind: Any) 
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
-def test_outputs_are_the_tensors_that_the_callers_mode_calls_for(mode: Any) -> None:
+def test_outputs_are_the_tensors_that_the_callers_mode_calls_for(
+    family: Recurrence, mode: Any
+) -> None:
     layer = nn.LSTM(6, 8).requires_grad_(False)
     x = torch.randn(5, 2, 6)
-    for choice in choices(FAMILY, layer):
-        _, undo = tuned(layer, choice)
+    for choice in choices(family, layer):
+        _, undo = tuned(layer, choice, family=family)
         with mode():
             got = layer(x)
             undo()
@@ -160,21 +169,21 @@ def test_outputs_are_the_tensors_that_the_callers_mode_calls_for(mode: Any) -> N
             got[0].mul(torch.ones(8, requires_grad=True)).sum().backward()
 
 
-def test_nan_passes_through_as_in_stock() -> None:
+def test_nan_passes_through_as_in_stock(family: Recurrence) -> None:
     for kind in KINDS:
         layer = kind(3, 4)
         x = torch.randn(9, 2, 3)
         x[4, 1, 0] = float("nan")
         with torch.no_grad():
             wanted = layer(x)[0]
-            for choice in choices(FAMILY, layer):
-                _, undo = tuned(layer, choice)
+            for choice in choices(family, layer):
+                _, undo = tuned(layer, choice, family=family)
                 assert torch.equal(layer(x)[0].isnan(), wanted.isnan()), choice
                 undo()
 
 
 def test_blocks_cover_the_steps() -> None:
     assert list(blocks(rolled(), 3)) == [1, 1, 1]
-    assert list(blocks(unrolled(4, packed=True), 10)) == [4, 4, 2]
+    assert list(blocks(unrolled(4, "packed"), 10)) == [4, 4, 2]
     assert list(blocks(hybrid(4), 7)) == [4, 1, 1, 1]
     assert list(blocks(hybrid(8), 3)) == [3]

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from recurrence_doors import KINDS
 from torch import nn
 
+from grainshift.core.choice import Exactness
 from grainshift.core.codec import decode, encode
 from grainshift.core.conditions import Conditions, Figure
 from grainshift.core.forecast import Limits
@@ -16,7 +17,7 @@ from grainshift.families.recurrence import FAMILY, Recurrence
 from grainshift.families.recurrence import bucket as buckets
 from grainshift.families.recurrence.choice import is_packed
 from grainshift.families.recurrence.find import shape_of
-from grainshift.families.recurrence.offer import can_pack, offer
+from grainshift.families.recurrence.offer import can_pack, offer_kernels, offer_operators
 from grainshift.families.recurrence.segment import CutCost, Rhythm, cut_cost, cuts, segment_steps
 from grainshift.families.recurrence.shape import Shape, parse
 
@@ -98,10 +99,9 @@ def test_a_bucket_holds_the_sizes_it_names(batch: int, steps: int) -> None:
 
 
 def test_offers_start_with_stock_and_fit_the_bucket() -> None:
-    short, long = offer("B1.T1", packing=False), offer("B1.T128", packing=True)
-    assert [str(choice) for choice in short] == ["stock", "rolled"]
-    assert [str(choice) for choice in long][:3] == ["stock", "rolled", "unrolled(2)"]
-    assert "hybrid(8)" in map(str, long)
+    short, long = (offer_operators(name, packing=True) for name in ("B1.T1", "B1.T128"))
+    assert [str(choice) for choice in short] == ["stock", "rolled(operators)", "rolled(packed)"]
+    assert "hybrid(8, operators)" in map(str, long)
     assert "unrolled(32, packed)" in map(str, long)
     assert len(set(long)) == len(long)
     (site,), _ = FAMILY.find(nn.GRU(4, 4))
@@ -109,6 +109,20 @@ def test_offers_start_with_stock_and_fit_the_bucket() -> None:
     assert bool(packed) == can_pack()
 
 
+def test_kernels_are_offered_where_they_can_be_built(kernels: Recurrence) -> None:
+    (site,), _ = FAMILY.find(nn.GRU(4, 4, num_layers=2))
+    offered = kernels.offer(site, "B1.T128", Limits())
+    names = [str(choice) for choice in offered]
+    assert names[:3] == ["stock", "rolled", "unrolled(2)"]
+    assert {"hybrid(8)", "unrolled(32, solo)", "unrolled(8, wave)"} <= set(names)
+    assert len(set(offered)) == len(offered)
+    assert all(choice.exactness is not Exactness.LOWER for choice in offered)
+    lower = kernels.offer(site, "B1.T128", Limits(error_ratio=0.01))
+    assert {c.exactness for c in lower if "bf16" in c.args} == {Exactness.LOWER}
+    assert not any("wave" in str(c) for c in offer_kernels(ONE_LAYER, "B1.T128", Limits()))
+
+
+ONE_LAYER = Shape("GRU", 8, 8, 1, 1, True)
 MACHINE = Machine(
     "m", "cpu", (0, 1), 2.0, 1 << 34,
     caches=(Cache(2, 1 << 20, 1), Cache(3, 32 << 20, 2)),
@@ -121,26 +135,32 @@ def _forecasts(layer: nn.Module, bucket: str, machine: Machine = MACHINE) -> dic
     (site,), _ = FAMILY.find(layer)
     return {
         str(choice): FAMILY.forecast(site, bucket, choice, machine, NOW)
-        for choice in offer(bucket, packing=True)
+        for choice in (
+            *offer_operators(bucket, packing=True),
+            *offer_kernels(parse(site), bucket, Limits())[1:],
+        )
     }
 
 
 def test_forecasts_order_the_choices_as_measured() -> None:
     gru = _forecasts(nn.GRU(512, 512), "B8.T64")
     assert gru["stock"].time_ratio == 1.0
-    assert gru["unrolled(32, packed)"].time_ratio < gru["unrolled(32)"].time_ratio < 1.0
+    assert gru["unrolled(32, packed)"].time_ratio < gru["unrolled(32, operators)"].time_ratio < 1.0
+    narrow = _forecasts(nn.GRU(64, 64), "B1.T64")
+    assert narrow["unrolled(32)"].time_ratio < 0.5 * narrow["unrolled(32, operators)"].time_ratio
     large = _forecasts(nn.LSTM(1024, 1024), "B1.T32")
     assert large["unrolled(8, packed)"].time_ratio < 0.7
     small = _forecasts(nn.LSTM(64, 64), "B1.T128")
-    assert min(f.time_ratio for name, f in small.items() if name != "stock") > 1.2
+    assert min(f.time_ratio for name, f in small.items() if "operators" in name) > 1.2
+    assert min(small.values(), key=lambda f: f.time_ratio).time_ratio < 0.7
 
 
 def test_forecasts_count_memory() -> None:
     costs = _forecasts(nn.GRU(512, 512), "B8.T64")
-    block = costs["unrolled(32)"].extra_bytes - costs["rolled"].extra_bytes
+    block = costs["unrolled(32, operators)"].extra_bytes - costs["rolled(operators)"].extra_bytes
     assert block == 4 * 31 * 8 * (3 * 512 + 512)
     packed = costs["rolled(packed)"].extra_bytes
-    assert packed - costs["rolled"].extra_bytes == 2 * 4 * 3 * 512 * 512
+    assert packed - costs["rolled(operators)"].extra_bytes == 2 * 4 * 3 * 512 * 512
 
 
 def test_an_unknown_machine_widens_the_spread() -> None:
@@ -212,4 +232,4 @@ def test_the_family_names_itself() -> None:
     assert Recurrence(0.01).segment_s == 0.01
     assert Recurrence() == FAMILY
     (site,), _ = FAMILY.find(nn.GRU(4, 4))
-    assert FAMILY.recipe(site, "B1.T1", offer("B1.T1", packing=False)[1]) is None
+    assert FAMILY.recipe(site, "B1.T1", offer_operators("B1.T1", packing=False)[1]) is None

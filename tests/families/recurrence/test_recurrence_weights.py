@@ -1,3 +1,4 @@
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -6,11 +7,15 @@ import torch
 from recurrence_doors import KINDS, error_ratio, tuned
 from torch import nn
 
-from grainshift.families.recurrence import FAMILY
+from grainshift.families.recurrence import Recurrence
 from grainshift.families.recurrence.choice import rolled, unrolled
 from grainshift.families.recurrence.offer import can_pack
 
-PICKED = [unrolled(4), *([rolled(packed=True), unrolled(4, packed=True)] if can_pack() else [])]
+PICKED = [
+    unrolled(4),
+    unrolled(4, "operators"),
+    *([rolled("packed"), unrolled(4, "packed")] if can_pack() else []),
+]
 
 
 def _in_place(layer: nn.RNNBase) -> None:
@@ -90,10 +95,12 @@ UPDATES: list[Callable[[Any], None]] = [
 @pytest.mark.parametrize("choice", PICKED, ids=str)
 @pytest.mark.parametrize("update", UPDATES, ids=lambda update: update.__name__)
 @pytest.mark.parametrize("kind", KINDS)
-def test_changed_weights_are_used_at_once(kind: Any, update: Any, choice: Any) -> None:
+def test_changed_weights_are_used_at_once(
+    kernels: Recurrence, kind: Any, update: Any, choice: Any
+) -> None:
     layer = kind(24, 32)
     x = torch.randn(6, 2, 24)
-    door, _ = tuned(layer, choice)
+    door, _ = tuned(layer, choice, family=kernels)
     with torch.no_grad():
         before = layer(x)
     update(layer)
@@ -106,24 +113,24 @@ def test_changed_weights_are_used_at_once(kind: Any, update: Any, choice: Any) -
 
 
 @pytest.mark.parametrize("choice", PICKED, ids=str)
-def test_weights_swapped_for_one_call_by_functional_call(choice: Any) -> None:
+def test_weights_swapped_for_one_call_by_functional_call(kernels: Recurrence, choice: Any) -> None:
     layer = nn.GRU(8, 8)
     x = torch.randn(6, 2, 8)
     other = {name: value.detach().neg() for name, value in layer.named_parameters()}
     with torch.no_grad():
         before = layer(x)
         wanted = torch.func.functional_call(layer, other, (x,))
-        tuned(layer, choice)
+        tuned(layer, choice, family=kernels)
         assert error_ratio(torch.func.functional_call(layer, other, (x,)), wanted) <= 1e-5
         assert error_ratio(layer(x), before) <= 1e-5
 
 
 @pytest.mark.parametrize("choice", PICKED, ids=str)
-def test_old_weight_norm(choice: Any) -> None:
+def test_old_weight_norm(kernels: Recurrence, choice: Any) -> None:
     with pytest.warns(FutureWarning):
         layer = torch.nn.utils.weight_norm(nn.GRU(8, 8), "weight_hh_l0")
     x = torch.randn(6, 2, 8)
-    tuned(layer, choice)
+    tuned(layer, choice, family=kernels)
     for _ in range(2):
         with torch.no_grad():
             got = layer(x)  # its hook has now set the weight of this call
@@ -131,14 +138,37 @@ def test_old_weight_norm(choice: Any) -> None:
             layer.weight_hh_l0_g.mul_(2.0)
 
 
-@pytest.mark.skipif(not can_pack(), reason="this PyTorch packs no weights")
-def test_the_choices_of_a_layer_share_one_packed_copy_which_goes_with_them() -> None:
+@pytest.mark.parametrize("word", ["packed", ""])
+def test_the_choices_of_a_layer_share_one_packed_copy_which_goes_with_them(
+    kernels: Recurrence, word: str
+) -> None:
     layer = nn.GRU(8, 8)
-    (site,), _ = FAMILY.find(layer)
-    first = FAMILY.build(layer, site, "B1.T8", unrolled(2, packed=True), "")
-    FAMILY.build(layer, site, "B1.T8", unrolled(8, packed=True), "")
-    kept = FAMILY._packs[layer]
-    assert kept() is FAMILY._packed(layer)
-    assert first.held_bytes == 4 * (24 * 8 + 24 * 8)
+    (site,), _ = kernels.find(layer)
+    words = (word,) if word else ()
+    first = kernels.build(layer, site, "B1.T8", unrolled(2, *words), "")
+    kernels.build(layer, site, "B1.T8", unrolled(8, *words), "")
+    kept = kernels._shared[layer]
+    assert len(kept) == 1
+    assert first.held_bytes >= 4 * (24 * 8 + 24 * 8)
     del first
-    assert kept() is None
+    gc.collect()
+    assert not kept
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_write_past_all_counters_is_seen_within_a_few_calls(
+    kernels: Recurrence, kind: Any
+) -> None:
+    layer = kind(64, 512)  # too large for every row to be sampled in one call
+    x = torch.randn(1, 1, 64)
+    tuned(layer, rolled(), family=kernels)
+    with torch.inference_mode():
+        layer(x)
+        layer.weight_hh_l0.data[300] += 0.5
+        state = torch.ones(1, 1, 512)
+        state = (state, state) if kind is nn.LSTM else state
+        wanted = type(layer).forward(layer, x, state)
+        for _ in range(2000):
+            if error_ratio(layer(x, state), wanted) <= 1e-5:
+                return
+    pytest.fail("the write was never seen")

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from torch import nn
 
@@ -17,21 +18,33 @@ from grainshift.families.recurrence import build as _build
 from grainshift.families.recurrence import find as _find
 from grainshift.families.recurrence import forecast as _forecast
 from grainshift.families.recurrence import install as _install
+from grainshift.families.recurrence import kernel as _kernel
+from grainshift.families.recurrence import library as _library
 from grainshift.families.recurrence import offer as _offer
+from grainshift.families.recurrence.choice import precision_of, uses_operators
+from grainshift.families.recurrence.net import Net
 from grainshift.families.recurrence.shape import parse
 from grainshift.families.recurrence.weights import Packed
+from grainshift.runtime.native import Native
 
 __all__ = ["FAMILY", "Recurrence"]
 
-_Packs = WeakKeyDictionary[nn.Module, ref[Packed]]
+_Shared = WeakKeyDictionary[nn.Module, WeakValueDictionary[str, Any]]
 
 
 @dataclass(frozen=True)
 class Recurrence:
-    """Tunes recurrent layers; `segment_s` is the shortest stretch between two decisions."""
+    """Tunes recurrent layers.
+
+    segment_s: the shortest stretch between two decisions.
+    kernels: the folder where built kernels are kept; None leaves it at PyTorch's operators.
+    """
 
     segment_s: float = 0.002
-    _packs: _Packs = field(default_factory=WeakKeyDictionary, init=False, repr=False, compare=False)
+    kernels: Path | None = None
+    _shared: _Shared = field(
+        default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
+    )
 
     @property
     def name(self) -> str:
@@ -43,13 +56,21 @@ class Recurrence:
         """The policy it uses unless the user names another."""
         return "bandit"
 
+    @property
+    def native(self) -> Native | None:
+        """The kernels, if they are there or can be built."""
+        native = None if self.kernels is None else _library.native(self.kernels)
+        return native if native is not None and native.is_possible else None
+
     def find(self, model: nn.Module) -> tuple[Sequence[Site], Sequence[tuple[str, str]]]:
         """The Sites in a model, and (path, reason) of each place that cannot be one."""
         return _find.find(model)
 
     def offer(self, site: Site, bucket: str, limits: Limits) -> tuple[Choice, ...]:
         """The Choices at a Site for shapes of a bucket, the baseline first."""
-        return _offer.offer(bucket, packing=_offer.can_pack())
+        if self.native is None:
+            return _offer.offer_operators(bucket, packing=_offer.can_pack())
+        return _offer.offer_kernels(parse(site), bucket, limits)
 
     def forecast(
         self, site: Site, bucket: str, choice: Choice, machine: Machine, conditions: Conditions
@@ -58,27 +79,36 @@ class Recurrence:
         return _forecast.forecast(parse(site), bucket, choice, machine)
 
     def recipe(self, site: Site, bucket: str, choice: Choice) -> Recipe | None:
-        """None: nothing is compiled."""
-        return None
+        """How the kernels are compiled, once; None where nothing is left to do."""
+        native = None if uses_operators(choice) else self.native
+        return None if native is None else native.recipe
 
     def build(
         self, model: nn.Module, site: Site, bucket: str, choice: Choice, folder: str
     ) -> Runner:
         """Make a Choice ready to run one segment."""
         layer = _find.layer_at(model, site)
-        return _build.build(layer, choice, self._packed(layer))
+        if uses_operators(choice):
+            packed = self._share(layer, "operators", Packed)
+            return _build.build(layer, choice, packed)
+        native = self.native
+        assert native is not None  # else such a Choice is not offered
+        library = _library.load(native.keep(folder) if folder else native.build())
+        precision = precision_of(choice)
+        net = self._share(layer, precision, lambda: Net(library, layer, precision))
+        return _kernel.build(library, net, layer, choice)
 
     def install(self, model: nn.Module, site: Site, door: Door) -> Callable[[], None]:
         """Send the layer's calls through a Slot; the answer undoes it."""
         return _install.install(_find.layer_at(model, site), door, self.segment_s)
 
-    def _packed(self, layer: nn.Module) -> Packed:
-        """One packed copy of a layer for all its Choices, gone when the last of them is."""
-        kept: Any = self._packs.get(layer, lambda: None)()
-        if kept is None:
-            kept = Packed()
-            self._packs[layer] = ref(kept)
-        return kept  # type: ignore[no-any-return]
+    def _share(self, layer: nn.Module, kind: str, make: Callable[[], Any]) -> Any:
+        """What all Choices of one kind at a layer have in common, gone when the last of them is."""
+        kept = self._shared.setdefault(layer, WeakValueDictionary())
+        shared = kept.get(kind)
+        if shared is None:
+            shared = kept[kind] = make()
+        return shared
 
 
 FAMILY = Recurrence()

@@ -5,33 +5,59 @@ from collections.abc import Iterator
 from grainshift.core.choice import Choice, Exactness
 
 STOCK = Choice("stock")
-PACKED = "packed"
+OPERATORS, PACKED = "operators", "packed"
+SOLO, WAVE, BF16 = "solo", "wave", "bf16"
 
 
-def rolled(*, packed: bool = False) -> Choice:
+def rolled(*words: str) -> Choice:
     """One step at a time: the input product and the recurrent product of each step by itself."""
-    return _choice("rolled", (), packed)
+    return _choice("rolled", (), words)
 
 
-def unrolled(steps: int, *, packed: bool = False) -> Choice:
+def unrolled(steps: int, *words: str) -> Choice:
     """The input products of `steps` steps as one product, then that many step bodies."""
-    return _choice("unrolled", (steps,), packed)
+    return _choice("unrolled", (steps,), words)
 
 
-def hybrid(steps: int, *, packed: bool = False) -> Choice:
+def hybrid(steps: int, *words: str) -> Choice:
     """The first `steps` steps unrolled, the rest rolled."""
-    return _choice("hybrid", (steps,), packed)
+    return _choice("hybrid", (steps,), words)
+
+
+def uses_operators(choice: Choice) -> bool:
+    """Is it made of PyTorch's operators, and not of our kernels?"""
+    return choice == STOCK or OPERATORS in choice.args or PACKED in choice.args
 
 
 def is_packed(choice: Choice) -> bool:
-    """Does it run on copies of the weights that are packed for oneDNN?"""
+    """Does it run PyTorch's operators on copies of the weights that are packed for oneDNN?"""
     return PACKED in choice.args
+
+
+def is_solo(choice: Choice) -> bool:
+    """Do its kernels run on the caller's thread alone?"""
+    return SOLO in choice.args
+
+
+def waves(choice: Choice) -> bool:
+    """Do its layers run side by side, each a block of steps behind the one before it?"""
+    return WAVE in choice.args
+
+
+def precision_of(choice: Choice) -> str:
+    """The precision in which it keeps its weights."""
+    return BF16 if BF16 in choice.args else "fp32"
 
 
 def widest_block(choice: Choice) -> int:
     """The most steps whose input products are held at once."""
     first = choice.args[0] if choice.args else 1
     return first if isinstance(first, int) else 1
+
+
+def until(choice: Choice, steps: int) -> int:
+    """The step before which input products are made in blocks."""
+    return min(widest_block(choice), steps) if choice.name == "hybrid" else steps
 
 
 def blocks(choice: Choice, steps: int) -> Iterator[int]:
@@ -44,5 +70,6 @@ def blocks(choice: Choice, steps: int) -> Iterator[int]:
         size = 1 if choice.name == "hybrid" else size
 
 
-def _choice(name: str, args: tuple[int, ...], packed: bool) -> Choice:
-    return Choice(name, (*args, PACKED) if packed else args, Exactness.ROUNDING)
+def _choice(name: str, args: tuple[int, ...], words: tuple[str, ...]) -> Choice:
+    exactness = Exactness.LOWER if BF16 in words else Exactness.ROUNDING
+    return Choice(name, (*args, *words), exactness)

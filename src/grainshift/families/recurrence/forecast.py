@@ -8,7 +8,15 @@ from grainshift.core.choice import Choice
 from grainshift.core.forecast import Forecast
 from grainshift.core.machine import Machine
 from grainshift.families.recurrence import bucket as buckets
-from grainshift.families.recurrence.choice import STOCK, blocks, is_packed, widest_block
+from grainshift.families.recurrence.choice import (
+    STOCK,
+    blocks,
+    is_packed,
+    uses_operators,
+    widest_block,
+)
+from grainshift.families.recurrence.forecast_kernels import COMPILE_S, kernel_s, packed_bytes
+from grainshift.families.recurrence.rate import stream_rate
 from grainshift.families.recurrence.shape import Shape
 
 _STOCK_OPERATOR_S = 0.9e-6  # one operator inside PyTorch's own loop
@@ -17,8 +25,7 @@ _PACKED_CALL_S = 11e-6  # what a oneDNN product takes before it multiplies
 _RUN_S = 25e-6  # reading weights, scratch and views of one run
 _REORDER_S_PER_BYTE = 0.4e-9  # oneDNN's LSTM reorders all weights in every call
 _NOMINAL_FLOPS = 1e11
-_NOMINAL_BYTES = 3e10
-_STOCK_OPERATORS = {"LSTM": 0, "GRU": 12, "RNN_TANH": 4, "RNN_RELU": 4}
+_STOCK_OPERATORS = {"LSTM": 1, "GRU": 12, "RNN_TANH": 4, "RNN_RELU": 4}
 _OPERATORS = {"LSTM": 8, "GRU": 6, "RNN_TANH": 2, "RNN_RELU": 2}
 _FP32_BYTES = 4
 
@@ -31,14 +38,17 @@ def forecast(shape: Shape, bucket: str, choice: Choice, machine: Machine) -> For
     if choice == STOCK:
         return Forecast(1.0, 0.0, 0, 0.0, working_set_bytes, touched_bytes)
     stock_s = _stock_s(shape, batch, steps, machine)
-    ours_s = _profile_s(shape, batch, steps, choice, machine)
+    operators = uses_operators(choice)
+    profile_s = _profile_s if operators else kernel_s
+    ours_s = profile_s(shape, batch, steps, choice, machine)
     known = machine.rate("fp32_flops") > 0 and machine.rate("dram_bytes") > 0
-    build_s = 2.0 * shape.matrix_bytes * _REORDER_S_PER_BYTE if is_packed(choice) else 0.0
+    packs = is_packed(choice) or not operators
+    build_s = 2.0 * shape.matrix_bytes * _REORDER_S_PER_BYTE if packs else 0.0
     return Forecast(
         time_ratio=ours_s / stock_s,
         spread=0.35 if known else 0.7,
         extra_bytes=extra_bytes,
-        build_s=build_s,
+        build_s=build_s if operators else build_s + COMPILE_S,
         working_set_bytes=working_set_bytes,
         touched_bytes=touched_bytes,
     )
@@ -88,16 +98,7 @@ def _product_s(weight_bytes: int, rows: int, machine: Machine, packed: bool) -> 
     waste = 1.2 if packed else 2.0
     rereads = 1.0 if packed or rows == 1 or rows >= 16 else 2.5  # MKL is poor at 2 to 15 rows
     arithmetic_s = waste * 2.0 * rows * (weight_bytes / _FP32_BYTES) / flops_s
-    return max(arithmetic_s, rereads * weight_bytes / _stream_rate(weight_bytes, machine))
-
-
-def _stream_rate(weight_bytes: int, machine: Machine) -> float:
-    """Bytes a second from the smallest cache that holds the matrix."""
-    for cache in sorted(machine.caches, key=lambda cache: cache.level):
-        rate = machine.rate(f"l{cache.level}_bytes")
-        if rate and weight_bytes <= cache.size_bytes:
-            return rate
-    return machine.rate("dram_bytes") or _NOMINAL_BYTES
+    return max(arithmetic_s, rereads * weight_bytes / stream_rate(weight_bytes, machine))
 
 
 def _traffic(
@@ -109,9 +110,15 @@ def _traffic(
     input_reads = 1 if choice == STOCK else -(-steps // widest_block(choice))
     recurrent_bytes = shape.sweeps * shape.recurrent_bytes * steps
     touched_bytes = recurrent_bytes + input_reads * shape.input_matrix_bytes + activation_bytes
-    packed_bytes = shape.matrix_bytes if is_packed(choice) else 0
-    scratch_bytes = max(scratch_bytes - packed_bytes, 0)
+    scratch_bytes = max(scratch_bytes - _copy_bytes(shape, choice), 0)
     return shape.matrix_bytes + activation_bytes + scratch_bytes, touched_bytes
+
+
+def _copy_bytes(shape: Shape, choice: Choice) -> int:
+    """What its packed copy of the weights takes."""
+    if not uses_operators(choice):
+        return packed_bytes(shape, choice)
+    return shape.matrix_bytes if is_packed(choice) else 0
 
 
 def _extra_bytes(shape: Shape, batch: int, steps: int, choice: Choice) -> int:
@@ -119,5 +126,4 @@ def _extra_bytes(shape: Shape, batch: int, steps: int, choice: Choice) -> int:
     gates = shape.gates * shape.hidden
     widest_input = max(shape.inputs_of(layer) for layer in range(shape.layers))
     scratch = batch * (block * (gates + widest_input) + gates + 2 * shape.hidden)
-    packed = shape.matrix_bytes if is_packed(choice) else 0
-    return _FP32_BYTES * scratch + packed
+    return _FP32_BYTES * scratch + _copy_bytes(shape, choice)

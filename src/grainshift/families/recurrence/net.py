@@ -1,0 +1,88 @@
+"""A layer's weights packed for the kernels, and packed anew whenever they change.
+
+What PyTorch counts (in-place operators, optimizers, `load_state_dict`, another parameter or
+another storage) is seen before every run. What it does not count, a write through `param.data` or
+NumPy, is seen by the kernels, which compare samples, other ones in each run.
+"""
+
+import weakref
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from grainshift.families.recurrence.find import shape_of
+from grainshift.families.recurrence.library import KINDS, PRECISIONS, Library
+from grainshift.families.recurrence.weights import current, grouped
+
+_Stamp = tuple[int, int]
+
+
+class Packed(NamedTuple):
+    """One packing: the kernels' panels, and what the weights were when it was made.
+
+    `views` keep the weights' storage from being used again while kernels may read it.
+    """
+
+    panels: "_Panels"
+    stamps: tuple[_Stamp, ...]
+    views: tuple[Tensor, ...]
+
+
+class _Panels:
+    """Owns what the library packed; threads may run it, nobody writes into it."""
+
+    __slots__ = ("__weakref__", "address", "held_bytes")
+
+    def __init__(self, library: Library, layer: nn.RNNBase, precision: str) -> None:
+        shape = shape_of(layer)
+        self.address = library.make(
+            KINDS.index(shape.kind),
+            shape.inputs,
+            shape.hidden,
+            shape.layers,
+            shape.directions,
+            PRECISIONS.index(precision),
+        )
+        if not self.address:
+            raise MemoryError("there is no memory for packed weights")
+        weakref.finalize(self, library.free, self.address)
+        self.held_bytes = library.held_bytes(self.address)
+
+
+class Net:
+    """The packed weights of one layer in one precision, shared by all Choices that run on them."""
+
+    __slots__ = ("__weakref__", "_kept", "_layer", "_library", "_precision")
+
+    def __init__(self, library: Library, layer: nn.RNNBase, precision: str) -> None:
+        self._library = library
+        self._layer = layer
+        self._precision = precision
+        self._kept: Packed | None = None
+
+    def fresh(self) -> Packed:
+        """The packing of the weights as they are now."""
+        flat = current(self._layer)
+        kept = self._kept
+        if kept is not None and kept.stamps == stamps_of(flat):
+            return kept
+        return self.renew()
+
+    def renew(self) -> Packed:
+        """Pack the weights whatever they were; runs under way keep the packing they have."""
+        flat = current(self._layer)
+        stamps = stamps_of(flat)
+        views = tuple(weight.detach().contiguous() for weight in flat)
+        panels = _Panels(self._library, self._layer, self._precision)
+        for number, group in enumerate(grouped(list(views), self._layer.bias)):
+            addresses = [0 if part is None else part.data_ptr() for part in group]
+            self._library.pack(panels.address, number, *addresses)
+        self._kept = Packed(panels, stamps, views)
+        return self._kept
+
+
+def stamps_of(flat: list[Tensor]) -> tuple[_Stamp, ...]:
+    """Where each weight lies, and how often it was written to."""
+    return tuple(
+        [(weight.data_ptr(), -1 if weight.is_inference() else weight._version) for weight in flat]
+    )
