@@ -189,7 +189,7 @@ class Session:
             raise
 
     def _is_calm(self) -> bool:
-        return self.driver.settled
+        return self.driver.calm
 
     def _give_up(self) -> None:
         self.driver.close()

@@ -133,6 +133,11 @@ class Driver:
         """Whether exploring is over."""
         return not self._queue and loop.settled(self.state)
 
+    @property
+    def calm(self) -> bool:
+        """Whether nothing is under way, so that what happens may be looked at less often."""
+        return not self._queue and loop.calm(self.state)
+
     def pump(self) -> int:
         """Carry all that happened since the last time to the loop; how many events there were."""
         at_s = self._ports.clock()

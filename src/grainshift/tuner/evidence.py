@@ -6,7 +6,7 @@ towards the noise of single runs, so that the first few blocks do not look surer
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean, median
 
 _PRIOR_BLOCKS = 4.0
@@ -118,11 +118,7 @@ class Cusum:
 
     def add(self, residual: float, slack: float) -> "Cusum":
         """The sums after one more residual."""
-        return replace(
-            self,
-            high=max(0.0, self.high + residual - slack),
-            low=max(0.0, self.low - residual - slack),
-        )
+        return Cusum(max(0.0, self.high + residual - slack), max(0.0, self.low - residual - slack))
 
     def hit(self, limit: float) -> bool:
         """Whether the level has moved."""

@@ -66,10 +66,8 @@ def _take_live(settings: Settings, case: Case, reading: Reading) -> Case:
     level, drift = case.level, case.drift
     if level.count >= _STEADY:
         drift = drift.add(level.standard(log_unit_s), settings.drift_slack)
-    case = replace(case, level=level.add(log_unit_s), drift=drift)
-    if case.live == BASELINE:
-        case = replace(case, baseline=case.baseline.add(log_unit_s))
-    return case
+    baseline = case.baseline.add(log_unit_s) if case.live == BASELINE else case.baseline
+    return replace(case, level=level.add(log_unit_s), drift=drift, baseline=baseline)
 
 
 def _take_trial(settings: Settings, case: Case, reading: Reading) -> Case:

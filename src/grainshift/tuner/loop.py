@@ -74,6 +74,13 @@ def settled(state: State) -> bool:
     )
 
 
+def calm(state: State) -> bool:
+    """Whether nothing is under way anywhere, so that Readings may wait longer."""
+    return state.frozen or all(
+        case.phase is Phase.IDLE and case.probe is None for case in state.cases.values()
+    )
+
+
 def _put(state: State, case: Case) -> State:
     return replace(state, cases=MappingProxyType({**state.cases, case.key: case}))
 

@@ -6,7 +6,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 
-_CALM = 5  # times longer between two looks once there is nothing to explore
+_CALM = 5  # times longer between two looks while nothing is under way
 
 
 class Pulse:

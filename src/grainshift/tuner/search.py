@@ -9,6 +9,7 @@ from grainshift.tuner.evidence import LEVEL_MEMORY, Bounds, bounds
 from grainshift.tuner.moves import Said, Step, arm_at, drop_trial, go_live, lesson, reject
 from grainshift.tuner.state import BASELINE, Case, Phase, State, Trial
 
+_LOOK_AGAIN = 64  # part of all calls so far until what may be tried is looked at again
 _STAY_CALLS = 64  # calls until the Policy is asked again after it answered: stay
 _HOPELESS_RATIO = 4.0  # a first run this much slower is not worth a second
 _MOST_DEALT = 4
@@ -25,8 +26,8 @@ def ask(state: State, case: Case, out: Said) -> Case:
     ):
         return case
     mask = tuple(not rules.refusal(state, case, number) for number in range(len(case.arms)))
-    if not any(mask):
-        return case
+    if not any(mask):  # what may be spent grows with the calls: look again once there are more
+        return replace(case, next_ask_calls=case.calls + max(1, case.calls // _LOOK_AGAIN))
     mask = tuple(allowed or number == case.live for number, allowed in enumerate(mask))
     query = rules.make_query(state, case, mask)
     out.append(Ask(*case.key, query))
