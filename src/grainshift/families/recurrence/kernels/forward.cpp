@@ -329,10 +329,12 @@ Net* gs_make(int64_t kind, int64_t inputs, int64_t hidden, int64_t layers, int64
   net->kind = kind, net->hidden = hidden, net->layers = layers;
   net->directions = directions, net->precision = precision;
   net->panels = (hidden + units_of(kind) - 1) / units_of(kind);
+  net->down = stride_of(GATES[kind] * hidden, GATES[kind] * hidden / 5);
   for (int64_t number = 0; number < layers * directions; ++number) {
     const int64_t wide = number < directions ? inputs : directions * hidden;
     Sweep sweep{};
     sweep.inputs = wide;
+    sweep.along = stride_of(wide, wide / 3), sweep.along_recurrent = stride_of(hidden, hidden / 3);
     sweep.into = hold(*net, net->panels * panel_bytes(*net, wide));
     sweep.recurrent = hold(*net, net->panels * panel_bytes(*net, hidden));
     if (!sweep.into || !sweep.recurrent) {
@@ -361,7 +363,7 @@ int gs_run(const Call* given) {
   static thread_local Scratch between;
   Call call = *given;
   const Net& net = *call.net;
-  if (is_stale(net, std::clamp<int64_t>(4 * call.steps * call.rows, 32, MOST_SAMPLES))) return STALE;
+  if (is_stale(net, std::clamp(16 * call.steps * call.rows, LEAST_SAMPLES, MOST_SAMPLES))) return STALE;
   if (net.layers > 1 && !call.between) {
     const int64_t all = call.rows_at ? call.first_row[call.steps] : call.steps * call.rows;
     const int64_t bytes = (net.layers - 1) * all * net.directions * net.hidden * 4;

@@ -16,6 +16,7 @@
 
 struct Sweep {  // one layer in one direction
   int64_t inputs;
+  int64_t along, along_recurrent;  // how samples of its matrices go on from column to column
   const float *from_into, *from_recurrent;  // PyTorch's matrices, which may be written to
   void* into;
   void* recurrent;
@@ -25,6 +26,7 @@ struct Sweep {  // one layer in one direction
 struct Net {
   int64_t kind, hidden, layers, directions, precision;
   int64_t panels;
+  int64_t down;  // how samples go on from row to row
   std::vector<Sweep> sweeps;
   std::vector<void*> held;
   int64_t held_bytes;
@@ -92,42 +94,52 @@ inline void pack_matrix(const Net& net, const float* matrix, int64_t inputs, voi
 
 // Whether one element of PyTorch's matrix is what was packed of it.
 inline bool same_element(const Net& net, const float* matrix, int64_t inputs, const void* packed,
-                  int64_t element) {
-  const int64_t row = element / inputs, k = element % inputs;
+                         int64_t row, int64_t k) {
   const bool gated = net.kind <= GRU;
-  const int64_t unit = gated ? row % net.hidden : row, width = WIDTH[net.kind];
-  const int64_t panel = unit / units_of(net.kind), inside = unit % units_of(net.kind);
-  const int64_t n = gated ? row / net.hidden : inside / LANES, lane = inside % LANES;
-  const char* base = static_cast<const char*>(packed) + panel * panel_bytes(net, inputs);
+  const int64_t gate = gated ? row / net.hidden : 0, width = WIDTH[net.kind];
+  const uint64_t unit = row - gate * net.hidden, units = units_of(net.kind);
+  const uint64_t inside = unit & (units - 1);  // a power of two
+  const int64_t n = gated ? gate : inside / LANES, lane = inside % LANES;
+  const char* base = static_cast<const char*>(packed) + unit / units * panel_bytes(net, inputs);
+  const float value = matrix[row * inputs + k];
   uint32_t here, there;
-  std::memcpy(&there, matrix + element, 4);
+  std::memcpy(&there, &value, 4);
   if (net.precision == BF16) {
     std::memcpy(&here, base + ((k / 2 * width + n) * LANES + lane) * 4, 4);
-    return (k % 2 ? here >> 16 : here & 0xffffu) == rounded_bf16(matrix[element]);
+    return (k % 2 ? here >> 16 : here & 0xffffu) == rounded_bf16(value);
   }
   std::memcpy(&here, base + ((k * width + n) * LANES + lane) * 4, 4);
   return here == there;
 }
 
-constexpr int64_t MOST_SAMPLES = 512, SMALL = 1 << 16;
+constexpr int64_t LEAST_SAMPLES = 16, MOST_SAMPLES = 512;
+
+// A step through a matrix that in time meets every place: `about` or a little more, without a
+// divisor in common with `size`.
+inline int64_t stride_of(int64_t size, int64_t about) {
+  int64_t stride = std::max<int64_t>(about, 1);
+  while (std::gcd(stride, size) > 1) ++stride;
+  return stride % size;
+}
 
 // Compares some elements, other ones in each call: what wrote past PyTorch's counters is seen.
 inline bool is_stale(const Net& net, int64_t samples) {
   const uint64_t turn = net.turn.fetch_add(1, std::memory_order_relaxed);
-  const int64_t gates = GATES[net.kind];
+  const uint64_t begin = turn * 0x9e3779b97f4a7c15u;  // as good as drawn at random
+  const int64_t rows = GATES[net.kind] * net.hidden;
   for (const Sweep& sweep : net.sweeps)
     for (const bool recurrent : {false, true}) {
       const int64_t inputs = recurrent ? net.hidden : sweep.inputs;
-      const int64_t size = gates * net.hidden * inputs;
-      const int64_t some = std::min(size <= SMALL ? MOST_SAMPLES : samples, size);
+      const int64_t along = recurrent ? sweep.along_recurrent : sweep.along;
       const float* matrix = recurrent ? sweep.from_recurrent : sweep.from_into;
       const void* packed = recurrent ? sweep.recurrent : sweep.into;
-      const int64_t start = static_cast<int64_t>(turn * 2654435761u % static_cast<uint64_t>(size));
-      int64_t stride = size / some;  // that meets many rows and many columns
-      while (std::gcd(stride, inputs) > 1) ++stride;
-      for (int64_t sample = 0; sample < some; ++sample)
-        if (!same_element(net, matrix, inputs, packed, (start + sample * stride) % size))
-          return true;
+      int64_t row = (begin >> 40) % rows, k = (begin >> 12 & 0xffffffu) % inputs;
+      const int64_t some = std::min(samples, rows * inputs);
+      for (int64_t sample = 0; sample < some; ++sample) {
+        if (!same_element(net, matrix, inputs, packed, row, k)) return true;
+        if ((row += net.down) >= rows) row -= rows;
+        if ((k += along) >= inputs) k -= inputs;
+      }
     }
   return false;
 }
