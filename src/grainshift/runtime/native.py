@@ -12,7 +12,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -21,63 +21,89 @@ from pathlib import Path
 from grainshift.core.family import Recipe
 
 _COMPILERS = ("g++", "clang++", "c++")
-_FLAGS = ("-std=c++17", "-O3", "-march=native", "-fPIC", "-shared")
-_BUILT = "library.so"
+_FLAGS = ("-std=c++20", "-O3", "-march=native", "-fPIC", "-shared")
 _TIMEOUT_S = 300.0
+Job = tuple[str, str, list[str], bool]  # name, source, flags, needed
 
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """A library to be built from `main`, one of the files of the folder `sources`."""
+    """A library to be built from `main`, one of the files of the folder `sources`.
+
+    flags: what the compiler is told beside the usual, libraries to link with included.
+    needed: whether a failure to build it is a fault; one that is not needed is given up quietly.
+    """
 
     name: str
     sources: Path
     main: str
     folder: Path
-
-    @property
-    def recipe(self) -> Recipe | None:
-        """How another process builds it; None where it is kept already or there is no compiler."""
-        compiler = find_compiler()
-        if compiler is None or self.kept() is not None:
-            return None
-        arguments = {"compiler": compiler, "main": str(self.sources / self.main)}
-        return Recipe(__name__, "compile_here", arguments)
+    flags: tuple[str, ...] = ()
+    needed: bool = True
 
     @property
     def is_possible(self) -> bool:
         """Whether it is kept, or could be built."""
-        return find_compiler() is not None or self.kept() is not None
+        return self.kept() is not None or (find_compiler() is not None and not self.is_given_up)
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it was tried and could not be built by this compiler from these sources."""
+        return _is_private(self._failure)
 
     def kept(self) -> Path | None:
         """The library as it was kept, if it can be trusted."""
         path = self._path
         return path if _is_private(path) and _matches(path) else None
 
-    def keep(self, folder: str) -> Path:
-        """Take in what the recipe left in its folder."""
+    def keep(self, folder: str) -> Path | None:
+        """Take in what the recipe left in its folder: the library, or why there is none."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        content = (Path(folder) / _BUILT).read_bytes()
-        written = _write(self._path, content), _write(_seal(self._path), _hash(content).encode())
+        if (failure := Path(folder) / f"{self.name}.failed").exists():
+            _write(self._failure, failure.read_bytes())
+            return None
+        if not (built := Path(folder) / f"{self.name}.so").exists():
+            return self.kept()  # it was kept already when the recipe was made
+        content = built.read_bytes()
+        _write(self._path, content)
+        _write(_seal(self._path), _hash(content).encode())
         path = self.kept()
-        if path is None or not all(written):
+        if path is None:
             raise OSError(f"{self.folder} is not private to this user; chmod 700 would do")
         return path
 
-    def build(self) -> Path:
-        """The library, built here and now if it has to be."""
-        if (path := self.kept()) is not None:
+    def build(self) -> Path | None:
+        """The library, built here and now if it has to be; None where it is given up."""
+        if (path := self.kept()) is not None or self.is_given_up:
             return path
         compiler = find_compiler()
         if compiler is None:
             raise OSError(f"there is no C++ compiler; one of {', '.join(_COMPILERS)} would do")
         with tempfile.TemporaryDirectory() as folder:
-            compile_here(compiler, str(self.sources / self.main), folder)
+            compile_here(compiler, [self.job], folder)
             return self.keep(folder)
 
     @property
+    def job(self) -> Job:
+        """What `compile_here` has to do for it."""
+        return self.name, str(self.sources / self.main), list(self.flags), self.needed
+
+    @property
     def _path(self) -> Path:
-        return self.folder / f"{self.name}-{_key(self.sources)}.so"
+        return self.folder / f"{self.name}-{_key(self.sources, self.flags)}.so"
+
+    @property
+    def _failure(self) -> Path:
+        return self._path.with_suffix(".failed")
+
+
+def recipe(natives: Iterable[Native]) -> Recipe | None:
+    """How another process builds what is not kept; None where nothing is left to do."""
+    compiler = find_compiler()
+    jobs = [one.job for one in natives if one.kept() is None and not one.is_given_up]
+    if compiler is None or not jobs:
+        return None
+    return Recipe(__name__, "compile_here", {"compiler": compiler, "jobs": jobs})
 
 
 @cache
@@ -86,30 +112,43 @@ def find_compiler() -> str | None:
     return next(filter(None, map(shutil.which, _COMPILERS)), None)
 
 
-def compile_here(compiler: str, main: str, folder: str = ".") -> None:
-    """Compile into a folder; what the compiler says when it fails becomes the error."""
-    target = str(Path(folder) / _BUILT)
-    done = subprocess.run(
-        [compiler, *_FLAGS, "-o", target, main],
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode:
-        said = done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"]
-        first = next((line for line in said if "error" in line), said[-1])
-        raise OSError(f"{compiler} could not build {Path(main).name}: {first:.300}")
+def compile_here(compiler: str, jobs: Sequence[Job], folder: str = ".") -> None:
+    """Compile into a folder; why something could not be built is an error, or left in a file."""
+    for name, main, flags, needed in jobs:
+        failure = _compile(compiler, main, flags, str(Path(folder) / f"{name}.so"))
+        if failure and needed:
+            raise OSError(f"{compiler} could not build {Path(main).name}: {failure}")
+        if failure:
+            (Path(folder) / f"{name}.failed").write_text(failure)
+
+
+def _compile(compiler: str, main: str, flags: Sequence[str], target: str) -> str:
+    """What the compiler says when it fails; empty when it did not."""
+    try:
+        done = subprocess.run(
+            [compiler, *_FLAGS, "-o", target, main, *flags],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"it was not done after {_TIMEOUT_S:.0f} s"
+    if not done.returncode:
+        return ""
+    said = done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"]
+    first = next((line for line in said if "error" in line), said[-1])
+    return f"{first:.300}"
 
 
 @cache
-def _key(sources: Path) -> str:
+def _key(sources: Path, flags: tuple[str, ...]) -> str:
     """What a built library depends on: its sources, the compiler and its flags, the processor."""
     told = hashlib.sha256()
     for path in sorted(sources.iterdir()):
         if path.suffix in (".h", ".cpp"):
             told.update(path.name.encode() + path.read_bytes())
-    for word in (*_FLAGS, find_compiler() or "", *_processor()):
+    for word in (*_FLAGS, *flags, find_compiler() or "", *_processor()):
         told.update(word.encode() + b"\0")
     return told.hexdigest()[:24]
 
@@ -150,7 +189,7 @@ def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _write(path: Path, content: bytes) -> bool:
+def _write(path: Path, content: bytes) -> None:
     """Write a private file, whole or not at all."""
     descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=".draft-")  # mode 0600
     try:
@@ -161,4 +200,3 @@ def _write(path: Path, content: bytes) -> bool:
         with suppress(OSError):
             Path(draft).unlink()
         raise
-    return True

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from grainshift.families.recurrence import Recurrence
+from grainshift.families.recurrence.swift import native as door_of
 from grainshift.runtime.native import find_compiler
 
 
@@ -28,8 +29,22 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Recurrence:
     return family
 
 
-@pytest.fixture(params=["operators", "kernels"])
+@pytest.fixture(scope="session")
+def swift(tmp_path_factory: pytest.TempPathFactory) -> Recurrence:
+    """The family with its kernels, and its door in C++, built."""
+    folder = Path(tmp_path_factory.mktemp("swift"))
+    family = Recurrence(kernels=folder)
+    assert family.native is not None
+    family.native.build()
+    if door_of(folder).build() is None:
+        pytest.fail("the door could not be built; the tests need PyTorch's and Python's headers")
+    return family
+
+
+@pytest.fixture(params=["operators", "kernels", "swift"])
 def family(request: pytest.FixtureRequest) -> Recurrence:
-    """The family as it is without a compiler, and with one."""
-    with_kernels: Recurrence = request.getfixturevalue("kernels")
-    return with_kernels if request.param == "kernels" else Recurrence()
+    """The family without a compiler, with one, and with one that knows PyTorch's headers."""
+    if request.param == "operators":
+        return Recurrence()
+    with_kernels: Recurrence = request.getfixturevalue(request.param)
+    return with_kernels

@@ -14,6 +14,7 @@ from grainshift.core.family import Door, Recipe, Runner
 from grainshift.core.forecast import Forecast, Limits
 from grainshift.core.machine import Machine
 from grainshift.core.site import Site
+from grainshift.families.recurrence import bucket as buckets
 from grainshift.families.recurrence import build as _build
 from grainshift.families.recurrence import find as _find
 from grainshift.families.recurrence import forecast as _forecast
@@ -21,14 +22,17 @@ from grainshift.families.recurrence import install as _install
 from grainshift.families.recurrence import kernel as _kernel
 from grainshift.families.recurrence import library as _library
 from grainshift.families.recurrence import offer as _offer
+from grainshift.families.recurrence import swift as _swift
 from grainshift.families.recurrence.choice import precision_of, uses_operators
 from grainshift.families.recurrence.net import Net
 from grainshift.families.recurrence.shape import parse
+from grainshift.families.recurrence.swift import Entrance, Swift
 from grainshift.families.recurrence.weights import Packed
-from grainshift.runtime.native import Native
+from grainshift.runtime.native import Native, recipe
 
 __all__ = ["FAMILY", "Recurrence"]
 
+_BRIEF_STEPS = 8  # up to here, what Python costs a call is felt
 _Shared = WeakKeyDictionary[nn.Module, WeakValueDictionary[str, Any]]
 
 
@@ -81,7 +85,10 @@ class Recurrence:
     def recipe(self, site: Site, bucket: str, choice: Choice) -> Recipe | None:
         """How the kernels are compiled, once; None where nothing is left to do."""
         native = None if uses_operators(choice) else self.native
-        return None if native is None else native.recipe
+        if native is None or self.kernels is None:
+            return None
+        brief = buckets.sizes(bucket)[1] <= _BRIEF_STEPS
+        return recipe([native, _swift.native(self.kernels)] if brief else [native])
 
     def build(
         self, model: nn.Module, site: Site, bucket: str, choice: Choice, folder: str
@@ -93,14 +100,31 @@ class Recurrence:
             return _build.build(layer, choice, packed)
         native = self.native
         assert native is not None  # else such a Choice is not offered
-        library = _library.load(native.keep(folder) if folder else native.build())
+        path = native.keep(folder) if folder else native.build()
+        assert path is not None  # a needed library raises instead
+        library = _library.load(path)
         precision = precision_of(choice)
         net = self._share(layer, precision, lambda: Net(library, layer, precision))
-        return _kernel.build(library, net, layer, choice)
+        swift = self._swiftness(folder)
+        if swift is not None:
+            self._share(layer, "entrance", Entrance).open(swift, layer)
+        return _kernel.build(library, net, layer, choice, swift)
 
     def install(self, model: nn.Module, site: Site, door: Door) -> Callable[[], None]:
         """Send the layer's calls through a Slot; the answer undoes it."""
-        return _install.install(_find.layer_at(model, site), door, self.segment_s)
+        layer = _find.layer_at(model, site)
+        entrance = self._share(layer, "entrance", Entrance)
+        if (swift := self._swiftness("")) is not None:
+            entrance.open(swift, layer)
+        return _install.install(layer, door, self.segment_s, entrance)
+
+    def _swiftness(self, folder: str) -> Swift | None:
+        """The functions for brief calls, if they were built."""
+        if self.kernels is None:
+            return None
+        native = _swift.native(self.kernels)
+        path = native.keep(folder) if folder else native.kept()
+        return None if path is None else _swift.load(path)
 
     def _share(self, layer: nn.Module, kind: str, make: Callable[[], Any]) -> Any:
         """What all Choices of one kind at a layer have in common, gone when the last of them is."""

@@ -11,21 +11,25 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from grainshift.core.family import Door
 from grainshift.families.recurrence import bucket as buckets
 from grainshift.families.recurrence.call import read
 from grainshift.families.recurrence.find import shape_of
-from grainshift.families.recurrence.segment import Rhythm, cut_cost
+from grainshift.families.recurrence.segment import LEAST_STEPS, Rhythm, cut_cost
+from grainshift.families.recurrence.swift import Entrance
 
 _MOST_SHAPES = 4096
 _OURS = ("forward", "__getstate__", "__prepare_scriptable__")
 
 
-def install(layer: nn.RNNBase, door: Door, segment_s: float) -> Callable[[], None]:
+def install(
+    layer: nn.RNNBase, door: Door, segment_s: float, entrance: Entrance
+) -> Callable[[], None]:
     """Put the entry in place; the answer takes it out."""
-    entry = _Entry(layer, door, segment_s)
+    entry = _Entry(layer, door, segment_s, entrance)
     untuned = partial(copy.copy, layer)  # for TorchScript, which reads source code
     ours = dict(zip(_OURS, (entry, _bare_state(layer), untuned), strict=True))
     layer.__dict__.update(ours)
@@ -51,8 +55,9 @@ class _Case:
 class _Entry:
     """What a tuned layer runs as its forward; threads may share it, all it keeps is a pace."""
 
-    def __init__(self, layer: nn.RNNBase, door: Door, segment_s: float) -> None:
+    def __init__(self, layer: nn.RNNBase, door: Door, segment_s: float, entrance: Entrance) -> None:
         self._layer = layer
+        self._entrance = entrance
         self._kind = type(layer)
         self._door = door
         self._segment_s = segment_s
@@ -64,11 +69,24 @@ class _Entry:
         self.__signature__ = inspect.signature(layer.forward)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        layer = self._layer
+        layer, swift = self._layer, self._entrance.read
+        if swift is not None and not kwargs and not torch.compiler.is_compiling():
+            told = swift(args)
+            if told is not None:
+                return self._brief(*told)
         call = read(layer, args, kwargs) if type(layer) is self._kind else None
         if call is None or self._facts != _facts(layer):
             return type(layer).forward(layer, *args, **kwargs)
         return call.answer(*self._run(call.x, call.state))
+
+    def _brief(self, x_TBI: Tensor, state: Any, steps: int, batch: int) -> tuple[Tensor, Any]:
+        """A plain call that was read in C++; one too short to be cut needs no Rhythm."""
+        if steps > LEAST_STEPS:
+            y_TBO, state = self._run(x_TBI, state)
+        else:
+            case = self._by_shape.get((batch, steps)) or self._case(batch, steps)
+            y_TBO, state = self._door.call(case.bucket, float(steps * batch), x_TBI, state)
+        return (y_TBO.transpose(0, 1) if self._layer.batch_first else y_TBO), state
 
     def __reduce__(self) -> Any:
         return getattr, (self._layer, "forward")

@@ -13,15 +13,45 @@ from grainshift.families.recurrence.choice import is_solo, until, waves, widest_
 from grainshift.families.recurrence.find import shape_of
 from grainshift.families.recurrence.library import Library
 from grainshift.families.recurrence.net import Net
+from grainshift.families.recurrence.swift import Swift
 
 Run = Callable[[Tensor, Any], tuple[Tensor, Any]]
-_CALL = struct.Struct("23q")  # the fields of `Call` in forward.cpp
+_CALL = struct.Struct("23q")  # the fields of `Call` in call.h
+_PROFILE = struct.Struct("6q")  # the fields of `Profile` in door.cpp
+_NO_END = (1 << 63) - 1
 _RAN, _STALE = 0, 1
 
 
-def build(library: Library, net: Net, layer: nn.RNNBase, choice: Choice) -> Runner:
+def build(
+    library: Library, net: Net, layer: nn.RNNBase, choice: Choice, swift: Swift | None = None
+) -> Runner:
     """A Choice ready to run; what it holds is shared by all Choices of its precision."""
-    return Runner(_runner(library, net, layer, choice), net.fresh().panels.held_bytes)
+    run = _runner(library, net, layer, choice)
+    if swift is not None:
+        run = _swiftly(swift, _profile(library, choice), net, layer, run)
+    return Runner(run, net.fresh().panels.held_bytes)
+
+
+def _profile(library: Library, choice: Choice) -> bytes:
+    """The Choice as `Profile` in door.cpp."""
+    most = widest_block(choice) if choice.name == "hybrid" else _NO_END
+    words = widest_block(choice), most, int(is_solo(choice)), int(waves(choice))
+    return _PROFILE.pack(library.run_address, library.pool, *words)
+
+
+def _swiftly(swift: Swift, profile: bytes, net: Net, layer: nn.RNNBase, otherwise: Run) -> Run:
+    """Run in C++ where that can be; weights that changed and odd strides are left to Python."""
+    own, step = layer.__dict__, swift.step
+
+    def run(x_TBI: Tensor, state: Any) -> tuple[Tensor, Any]:
+        packed = net.kept
+        if packed is not None:
+            answer = step(packed.told, profile, own["_flat_weights"], x_TBI, state)
+            if answer is not None:
+                return answer  # type: ignore[no-any-return]
+        return otherwise(x_TBI, state)
+
+    return run
 
 
 def _runner(library: Library, net: Net, layer: nn.RNNBase, choice: Choice) -> Run:

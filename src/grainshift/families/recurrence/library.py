@@ -26,13 +26,16 @@ def native(folder: Path) -> Native:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The functions of the kernels; `pool` is the address of the borrowed threads' functions."""
+    """The functions of the kernels, and two addresses: that of `run`, and that of `pool`, the
+    functions of the borrowed threads.
+    """
 
     make: Callable[..., int]
     free: Callable[[int], None]
     pack: Callable[..., None]
     held_bytes: Callable[[int], int]
     run: Callable[[bytes], int]
+    run_address: int
     pool: int
 
 
@@ -46,6 +49,7 @@ def load(path: Path) -> Library:
         pack=_function(opened.gs_pack, None, _ADDRESS, _WORD, *[_ADDRESS] * 4),
         held_bytes=_function(opened.gs_held_bytes, _WORD, _ADDRESS),
         run=_function(opened.gs_run, ctypes.c_int, ctypes.c_char_p),
+        run_address=ctypes.cast(opened.gs_run, _ADDRESS).value or 0,
         pool=ctypes.addressof(pool) if (pool := _pool()) else 0,
     )
 

@@ -5,6 +5,8 @@ another storage) is seen before every run. What it does not count, a write throu
 NumPy, is seen by the kernels, which compare samples, other ones in each run.
 """
 
+import itertools
+import struct
 import weakref
 from typing import NamedTuple
 
@@ -26,6 +28,7 @@ class Packed(NamedTuple):
     panels: "_Panels"
     stamps: tuple[_Stamp, ...]
     views: tuple[Tensor, ...]
+    told: bytes  # `Packing` in door.cpp
 
 
 class _Panels:
@@ -52,18 +55,18 @@ class _Panels:
 class Net:
     """The packed weights of one layer in one precision, shared by all Choices that run on them."""
 
-    __slots__ = ("__weakref__", "_kept", "_layer", "_library", "_precision")
+    __slots__ = ("__weakref__", "_layer", "_library", "_precision", "kept")
 
     def __init__(self, library: Library, layer: nn.RNNBase, precision: str) -> None:
         self._library = library
         self._layer = layer
         self._precision = precision
-        self._kept: Packed | None = None
+        self.kept: Packed | None = None
 
     def fresh(self) -> Packed:
         """The packing of the weights as they are now."""
         flat = current(self._layer)
-        kept = self._kept
+        kept = self.kept
         if kept is not None and kept.stamps == stamps_of(flat):
             return kept
         return self.renew()
@@ -77,8 +80,10 @@ class Net:
         for number, group in enumerate(grouped(list(views), self._layer.bias)):
             addresses = [0 if part is None else part.data_ptr() for part in group]
             self._library.pack(panels.address, number, *addresses)
-        self._kept = Packed(panels, stamps, views)
-        return self._kept
+        numbers = [panels.address, len(stamps), *itertools.chain.from_iterable(stamps)]
+        told = struct.pack(f"{len(numbers)}q", *numbers)
+        self.kept = packed = Packed(panels, stamps, views, told)
+        return packed
 
 
 def stamps_of(flat: list[Tensor]) -> tuple[_Stamp, ...]:

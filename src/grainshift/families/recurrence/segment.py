@@ -14,7 +14,7 @@ _RUN_S = 40e-6
 _READ_S_PER_BYTE = 0.15e-9
 _REORDER_S_PER_BYTE = 0.5e-9
 _COPY_S_PER_BYTE = 0.15e-9
-_LEAST_STEPS = 32  # so that the widest block fits
+LEAST_STEPS = 32  # so that the widest block fits
 _WARM_CALLS = 4
 _WHOLE_EVERY = 16
 _FELT = 1.1  # of the time of a whole call, well above what noise of the clock does
@@ -44,7 +44,7 @@ def segment_steps(pace_s: float, segment_s: float, batch: int, cost: CutCost) ->
     if pace_s <= 0.0 or cost.step_s * batch > _SHARE * pace_s:
         return 0
     steps = max(segment_s, cost.segment_s / _SHARE) / pace_s
-    return max(_LEAST_STEPS, 1 << (max(1, int(steps)) - 1).bit_length())
+    return max(LEAST_STEPS, 1 << (max(1, int(steps)) - 1).bit_length())
 
 
 def cuts(steps: int, segment: int) -> tuple[int, ...]:

@@ -3,33 +3,11 @@
 // A member of the team owns some panels of units for a whole sweep, so that their weights stay in
 // its cache. Each step ends with one wait for the members of the same sweep. Both directions of a
 // layer, and layers one behind the other, run as sweeps side by side where there are threads.
-#include "net.h"
-#include "team.h"
+#include "call.h"
 
 namespace {
 
-// One call, as Python lays it out: 8 bytes a field, in this order.
-struct Call {
-  const Net* net;
-  const Pool* pool;
-  const float* x;
-  int64_t x_step, x_row;  // floats from step to step, from row to row
-  const float *h, *c;     // states before: sweeps x rows x hidden
-  float* y;
-  int64_t y_step, y_row;
-  float* between;  // outputs of the layers before the last, or null: then they are scratch
-  float *h_after, *c_after;
-  float* kept;                 // null, or what training keeps, sweep by sweep
-  const int64_t* rows_at;      // null, or the rows of each step (PackedSequence), never growing
-  const int64_t* first_row;    // with rows_at: where each step's rows begin
-  int64_t steps, rows;
-  int64_t block, until;  // input products of `block` steps at once, before step `until`
-  int64_t threads, wave;
-};
-
 constexpr int MOST_ROWS = 8;
-enum Answer { RAN = 0, STALE = 1, NO_MEMORY = 2 };
-
 // Memory that a thread keeps from call to call and that only grows; null when there is none left.
 class Scratch {
  public:
