@@ -1,15 +1,22 @@
 """Names the shape bucket of a call: batch and steps, each up to the next power of two."""
 
+RAGGED = "ragged"  # a PackedSequence: rows that end at different steps
 
-def name(batch: int, steps: int) -> str:
-    """The bucket of a call, such as `B1.T128`."""
-    return f"B{_power(batch)}.T{_power(steps)}"
+
+def name(batch: int, steps: int, *words: str) -> str:
+    """The bucket of a call, such as `B1.T128`; words tell what is special about it."""
+    return ".".join((f"B{_power(batch)}", f"T{_power(steps)}", *words))
 
 
 def sizes(bucket: str) -> tuple[int, int]:
     """The largest batch and the most steps of a bucket."""
-    batch, steps = bucket.split(".")
+    batch, steps, *_ = bucket.split(".")
     return int(batch[1:]), int(steps[1:])
+
+
+def is_ragged(bucket: str) -> bool:
+    """Do its rows end at different steps?"""
+    return RAGGED in bucket.split(".")
 
 
 def _power(count: int) -> int:

@@ -1,7 +1,8 @@
 """Builds a Choice of a recurrent layer into something that runs one segment.
 
 Every Runner has one signature: `run(x_TBI, state) -> (y_TBO, state)`, where state is `(h, c)` of
-an LSTM and `h` of the others, each of layers times directions by batch by hidden.
+an LSTM and `h` of the others, each of layers times directions by batch by hidden. For a packed
+sequence it is `run(x_NI, state, rows)`: the rows of all steps, and how many each step has.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from grainshift.families.recurrence.product import PackedProduct, PlainProduct, 
 from grainshift.families.recurrence.sweep import Start, sweep
 from grainshift.families.recurrence.weights import Packed, Weights, current, grouped
 
-Run = Callable[[Tensor, Any], tuple[Tensor, Any]]
+Run = Callable[..., tuple[Tensor, Any]]
 
 
 def build(layer: nn.RNNBase, choice: Choice, packed: Packed) -> Runner:
@@ -36,21 +37,26 @@ def _stock(layer: nn.RNNBase) -> Run:
     """What PyTorch's forward runs once it has checked its arguments, as `call.read` has here."""
     function = getattr(_VF, layer.mode.lower())
 
-    def run(x_TBI: Tensor, state: Any) -> tuple[Tensor, Any]:
-        answer = function(
-            x_TBI,
-            state,
+    def run(x_TBI: Tensor, state: Any, rows: tuple[int, ...] | None = None) -> tuple[Tensor, Any]:
+        if rows is not None:
+            return _answered(function(x_TBI, torch.tensor(rows), state, *weights_and_words()))
+        return _answered(function(x_TBI, state, *weights_and_words(), False))
+
+    def weights_and_words() -> tuple[Any, ...]:
+        return (
             current(layer),
             layer.bias,
             layer.num_layers,
             layer.dropout,
             layer.training,
             layer.bidirectional,
-            False,
         )
-        return answer[0], (answer[1] if len(answer) == 2 else answer[1:])
 
     return run
+
+
+def _answered(answer: tuple[Tensor, ...]) -> tuple[Tensor, Any]:
+    return answer[0], (answer[1] if len(answer) == 2 else answer[1:])
 
 
 def _profile(layer: nn.RNNBase, choice: Choice, packed: Packed | None) -> Run:

@@ -4,11 +4,13 @@ Whatever is unusual or wrong reads as None: the stock forward then runs it, or r
 """
 
 from collections.abc import Callable, Mapping
+from operator import ge
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
+from torch.nn.utils.rnn import PackedSequence
 
 from grainshift.families.recurrence.weights import current
 
@@ -17,15 +19,23 @@ _FULL_PRECISION = ("none", "ieee")
 
 
 class Call(NamedTuple):
-    """A call as every Runner takes it, x as TBI; `batched` and `batch_first` lead back."""
+    """A call as every Runner takes it, x as TBI; `batched` and `batch_first` lead back.
+
+    Where `rows` tells the rows of each step, x holds those of all steps, one step after the other.
+    """
 
     x: Tensor
     state: Any
     batched: bool
     batch_first: bool
+    packing: PackedSequence | None = None
+    rows: tuple[int, ...] = ()
 
-    def answer(self, y_TBO: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def answer(self, y_TBO: Tensor, state: Any) -> tuple[Any, Any]:
         """Outputs and state in the form that the caller expects."""
+        if self.packing is not None:
+            _, rows, order, back = self.packing
+            return PackedSequence(y_TBO, rows, order, back), _in_order(state, back)
         if self.batched:
             return (y_TBO.transpose(0, 1) if self.batch_first else y_TBO), state
         if isinstance(state, Tensor):
@@ -42,7 +52,11 @@ def read(layer: nn.RNNBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
         return None
     x, hx = bound
     grad = torch.is_grad_enabled()
-    if not _is_plain(x, grad) or not all(_is_plain(weight, grad) for weight in current(layer)):
+    if not all(_is_plain(weight, grad) for weight in current(layer)):
+        return None
+    if type(x) is PackedSequence:
+        return _read_ragged(layer, x, hx, grad)
+    if not _is_plain(x, grad):
         return None
     batched = x.dim() == 3
     if not batched and x.dim() != 2:
@@ -50,7 +64,7 @@ def read(layer: nn.RNNBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     x_TBI = x.unsqueeze(1) if not batched else x.transpose(0, 1) if layer.batch_first else x
     if x_TBI.shape[2] != layer.input_size or 0 in x_TBI.shape:
         return None
-    state = _read_state(layer, hx, x_TBI, batched, grad)
+    state = _read_state(layer, hx, x_TBI, x_TBI.shape[1], batched, grad)
     return None if state is None else Call(x_TBI, state, batched, layer.batch_first)
 
 
@@ -92,16 +106,46 @@ def _is_plain(value: Any, grad: bool) -> bool:
         and value.dtype is torch.float32
         and value.is_cpu
         and value.layout is torch.strided
+        and not value.is_neg()
+        and not value._is_zerotensor()
         and not (grad and value.requires_grad)
     )
 
 
-def _read_state(layer: nn.RNNBase, hx: Any, x_TBI: Tensor, batched: bool, grad: bool) -> Any:
+def _read_ragged(layer: nn.RNNBase, x: PackedSequence, hx: Any, grad: bool) -> Call | None:
+    data, sizes, order, _ = x
+    if not _is_plain(data, grad) or data.dim() != 2 or data.shape[1] != layer.input_size:
+        return None
+    if type(sizes) is not Tensor or sizes.dtype is not torch.int64 or not sizes.is_cpu:
+        return None
+    rows = tuple(sizes.tolist()) if sizes.dim() == 1 else ()
+    ends = bool(rows) and rows[-1] >= 1 and all(map(ge, rows, rows[1:]))
+    if not ends or sum(rows) != data.shape[0]:  # the kernels would read what is not there
+        return None
+    state = _read_state(layer, hx, data, rows[0], True, grad)
+    if state is None:
+        return None
+    state = state if hx is None else _in_order(state, order)
+    return Call(data, state, True, False, x, rows)
+
+
+def _in_order(state: Any, order: Tensor | None) -> Any:
+    """The rows of a state in another order."""
+    if order is None:
+        return state
+    if isinstance(state, Tensor):
+        return state.index_select(1, order)
+    return tuple(part.index_select(1, order) for part in state)
+
+
+def _read_state(
+    layer: nn.RNNBase, hx: Any, x: Tensor, batch: int, batched: bool, grad: bool
+) -> Any:
     rows = layer.num_layers * (2 if layer.bidirectional else 1)
-    size = (rows, x_TBI.shape[1], layer.hidden_size)
+    size = (rows, batch, layer.hidden_size)
     lstm = layer.mode == "LSTM"
     if hx is None:
-        return (x_TBI.new_zeros(size), x_TBI.new_zeros(size)) if lstm else x_TBI.new_zeros(size)
+        return (x.new_zeros(size), x.new_zeros(size)) if lstm else x.new_zeros(size)
     if lstm and (type(hx) is not tuple or len(hx) != 2):
         return None
     parts = hx if lstm else (hx,)

@@ -77,6 +77,8 @@ class _Entry:
         call = read(layer, args, kwargs) if type(layer) is self._kind else None
         if call is None or self._facts != _facts(layer):
             return type(layer).forward(layer, *args, **kwargs)
+        if call.packing is not None:
+            return call.answer(*self._run_ragged(call.x, call.state, call.rows))
         return call.answer(*self._run(call.x, call.state))
 
     def _brief(self, x_TBI: Tensor, state: Any, steps: int, batch: int) -> tuple[Tensor, Any]:
@@ -103,6 +105,11 @@ class _Entry:
         else:
             answer = self._run_segments(case.bucket, lengths, x_TBI, state)
         case.rhythm.learn((perf_counter() - begin_s) / steps, len(lengths))
+        return answer  # type: ignore[no-any-return]
+
+    def _run_ragged(self, x_NI: Tensor, state: Any, rows: tuple[int, ...]) -> tuple[Tensor, Any]:
+        bucket = buckets.name(rows[0], len(rows), buckets.RAGGED)
+        answer = self._door.call(bucket, float(len(x_NI)), x_NI, state, rows)
         return answer  # type: ignore[no-any-return]
 
     def _run_segments(

@@ -1,6 +1,8 @@
 """Runs a segment through the kernels. Knows no Slot and no policy."""
 
+import itertools
 import struct
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -10,12 +12,11 @@ from torch import Tensor, nn
 from grainshift.core.choice import Choice
 from grainshift.core.family import Runner
 from grainshift.families.recurrence.choice import is_solo, until, waves, widest_block
-from grainshift.families.recurrence.find import shape_of
 from grainshift.families.recurrence.library import Library
-from grainshift.families.recurrence.net import Net
+from grainshift.families.recurrence.net import Net, Packed
 from grainshift.families.recurrence.swift import Swift
 
-Run = Callable[[Tensor, Any], tuple[Tensor, Any]]
+Run = Callable[..., tuple[Tensor, Any]]
 _CALL = struct.Struct("23q")  # the fields of `Call` in call.h
 _PROFILE = struct.Struct("6q")  # the fields of `Profile` in door.cpp
 _NO_END = (1 << 63) - 1
@@ -43,72 +44,71 @@ def _swiftly(swift: Swift, profile: bytes, net: Net, layer: nn.RNNBase, otherwis
     """Run in C++ where that can be; weights that changed and odd strides are left to Python."""
     own, step = layer.__dict__, swift.step
 
-    def run(x_TBI: Tensor, state: Any) -> tuple[Tensor, Any]:
-        packed = net.kept
+    def run(x_TBI: Tensor, state: Any, rows: tuple[int, ...] | None = None) -> tuple[Tensor, Any]:
+        packed = net.kept if rows is None else None
         if packed is not None:
             answer = step(packed.told, profile, own["_flat_weights"], x_TBI, state)
             if answer is not None:
                 return answer  # type: ignore[no-any-return]
-        return otherwise(x_TBI, state)
+        return otherwise(x_TBI, state, rows)
 
     return run
 
 
 def _runner(library: Library, net: Net, layer: nn.RNNBase, choice: Choice) -> Run:
-    shape = shape_of(layer)
-    width = shape.hidden * shape.directions
-    is_lstm = shape.kind == "LSTM"
+    width = layer.hidden_size * (2 if layer.bidirectional else 1)
+    is_lstm = layer.mode == "LSTM"
     block, solo, wave = widest_block(choice), is_solo(choice), int(waves(choice))
-    pack, run_kernel, pool, threads_now = (
-        _CALL.pack,
-        library.run,
-        library.pool,
-        torch.get_num_threads,
-    )
 
-    def run(x_TBI: Tensor, state: Any) -> tuple[Tensor, Any]:
-        steps, batch, _ = x_TBI.shape
-        by_step, by_row, by_one = x_TBI.stride()
-        if by_one != 1:
-            x_TBI = x_TBI.contiguous()
-            by_step, by_row, _ = x_TBI.stride()
+    def run(x_TBI: Tensor, state: Any, rows: tuple[int, ...] | None = None) -> tuple[Tensor, Any]:
+        x_TBI = x_TBI if x_TBI.stride(-1) == 1 else x_TBI.contiguous()
         h, c = state if is_lstm else (state, state)
         h, c = h.contiguous(), c.contiguous()
-        y_TBO = x_TBI.new_empty((steps, batch, width))
+        y_TBO = x_TBI.new_empty((*x_TBI.shape[:-1], width))
         h_after = torch.empty_like(h)
         c_after = torch.empty_like(c) if is_lstm else h_after
-        packed = net.fresh()
-        while True:
-            call = pack(
+        by_step, by_row = (0, x_TBI.stride(0)) if rows else x_TBI.stride()[:2]
+        by_rows = _ByRows(rows) if rows else None
+        steps = len(rows) if rows else x_TBI.shape[0]
+
+        def call(packed: Packed) -> bytes:
+            return _CALL.pack(
                 packed.panels.address,
-                pool,
-                x_TBI.data_ptr(),
-                by_step,
-                by_row,
-                h.data_ptr(),
-                c.data_ptr(),
-                y_TBO.data_ptr(),
-                batch * width,
-                width,
+                library.pool,
+                *(x_TBI.data_ptr(), by_step, by_row),
+                *(h.data_ptr(), c.data_ptr()),
+                *(y_TBO.data_ptr(), h.shape[1] * width, width),
                 0,
-                h_after.data_ptr(),
-                c_after.data_ptr(),
+                *(h_after.data_ptr(), c_after.data_ptr()),
                 0,
-                0,
-                0,
-                steps,
-                batch,
-                block,
-                until(choice, steps),
-                1 if solo else threads_now(),
-                wave,
+                *((by_rows.rows, by_rows.firsts) if by_rows else (0, 0)),
+                *(steps, h.shape[1]),
+                *(block, until(choice, steps)),
+                *(1 if solo else torch.get_num_threads(), wave),
                 0,
             )
-            answer = run_kernel(call)
-            if answer == _RAN:
-                return y_TBO, ((h_after, c_after) if is_lstm else h_after)
-            if answer != _STALE:
-                raise MemoryError("there is no memory for the kernels' scratch")
-            packed = net.renew()
+
+        _run(library, net, call)
+        return y_TBO, ((h_after, c_after) if is_lstm else h_after)
 
     return run
+
+
+class _ByRows:
+    """The addresses of two lists that the kernels read: the rows of each step, and its first."""
+
+    __slots__ = ("_kept", "firsts", "rows")
+
+    def __init__(self, rows: tuple[int, ...]) -> None:
+        firsts = itertools.accumulate(rows, initial=0)
+        self._kept = array("q", rows), array("q", firsts)
+        self.rows, self.firsts = (part.buffer_info()[0] for part in self._kept)
+
+
+def _run(library: Library, net: Net, call: Callable[[Packed], bytes]) -> None:
+    """Run a call, with the weights packed anew where they turn out to have changed."""
+    packed = net.fresh()
+    while (answer := library.run(call(packed))) != _RAN:
+        if answer != _STALE:
+            raise MemoryError("there is no memory for the kernels' scratch")
+        packed = net.renew()

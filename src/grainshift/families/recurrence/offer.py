@@ -39,6 +39,8 @@ def offer_kernels(shape: Shape, bucket: str, limits: Limits) -> tuple[Choice, ..
 def offer_operators(bucket: str, *, packing: bool) -> tuple[Choice, ...]:
     """The profiles made of PyTorch's operators, for where there is no compiler."""
     _, steps = buckets.sizes(bucket)
+    if buckets.is_ragged(bucket):
+        return (STOCK,)  # the profiles of operators walk whole batches
     words = (OPERATORS, PACKED)[: 1 + packing]
     return (STOCK, *(choice for word in words for choice in _profiles(steps, word)))
 

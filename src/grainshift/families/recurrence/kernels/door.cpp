@@ -5,6 +5,7 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/forward_grad.h>
@@ -43,8 +44,9 @@ bool is_unusual_here() {
   const auto& context = at::globalContext();
   const auto precision =
       context.float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL);
-  // Autocast, tracing, dispatch modes and function transforms each include a key.
-  return (c10::impl::tls_local_dispatch_key_set().included_ - usual).raw_repr() != 0 ||
+  // Tracing, dispatch modes and function transforms each include a key.
+  return at::autocast::is_autocast_enabled(at::kCPU) ||
+         (c10::impl::tls_local_dispatch_key_set().included_ - usual).raw_repr() != 0 ||
          at::impl::PythonTorchFunctionTLS::stack_len() != 0 ||
          torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr ||
          context.deterministicAlgorithms() ||
