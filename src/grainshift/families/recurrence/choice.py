@@ -6,7 +6,9 @@ from grainshift.core.choice import Choice, Exactness
 
 STOCK = Choice("stock")
 OPERATORS, PACKED = "operators", "packed"
-SOLO, WAVE, BF16 = "solo", "wave", "bf16"
+SOLO, WAVE = "solo", "wave"
+FP32, BF16, INT8 = "fp32", "bf16", "int8"
+LOWER = (BF16, INT8)
 
 
 def rolled(*words: str) -> Choice:
@@ -46,7 +48,7 @@ def waves(choice: Choice) -> bool:
 
 def precision_of(choice: Choice) -> str:
     """The precision in which it keeps its weights."""
-    return BF16 if BF16 in choice.args else "fp32"
+    return next((word for word in LOWER if word in choice.args), FP32)
 
 
 def widest_block(choice: Choice) -> int:
@@ -71,5 +73,5 @@ def blocks(choice: Choice, steps: int) -> Iterator[int]:
 
 
 def _choice(name: str, args: tuple[int, ...], words: tuple[str, ...]) -> Choice:
-    exactness = Exactness.LOWER if BF16 in words else Exactness.ROUNDING
+    exactness = Exactness.LOWER if set(LOWER) & set(words) else Exactness.ROUNDING
     return Choice(name, (*args, *words), exactness)

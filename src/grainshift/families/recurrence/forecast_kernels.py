@@ -6,7 +6,15 @@ longer, and then the gates and a wait for the other threads.
 
 from grainshift.core.choice import Choice
 from grainshift.core.machine import Machine
-from grainshift.families.recurrence.choice import BF16, blocks, is_solo, precision_of, waves
+from grainshift.families.recurrence.choice import (
+    BF16,
+    FP32,
+    INT8,
+    blocks,
+    is_solo,
+    precision_of,
+    waves,
+)
 from grainshift.families.recurrence.rate import stream_rate
 from grainshift.families.recurrence.shape import Shape
 
@@ -19,7 +27,7 @@ _NOMINAL_FLOPS = 1e11
 _REACHED = 0.8  # of the machine's best rates
 _ROWS = 6  # that share one reading of a panel
 _PANEL_BYTES = 1 << 17
-_WEIGHT_BYTES = {"fp32": 4, BF16: 2}
+_WEIGHT_BYTES = {FP32: 4, BF16: 2, INT8: 1}
 
 
 def kernel_s(shape: Shape, batch: int, steps: int, choice: Choice, machine: Machine) -> float:

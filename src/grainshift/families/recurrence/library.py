@@ -14,7 +14,7 @@ from typing import Any
 from grainshift.runtime.native import Native
 
 KINDS = ("LSTM", "GRU", "RNN_TANH", "RNN_RELU")
-PRECISIONS = ("fp32", "bf16")
+PRECISIONS = ("fp32", "bf16", "int8")
 _SOURCES = Path(__file__).with_name("kernels")
 _WORD, _ADDRESS = ctypes.c_int64, ctypes.c_void_p
 

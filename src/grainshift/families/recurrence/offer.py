@@ -8,7 +8,7 @@ from grainshift.core.choice import Choice
 from grainshift.core.forecast import Limits
 from grainshift.families.recurrence import bucket as buckets
 from grainshift.families.recurrence.choice import (
-    BF16,
+    LOWER,
     OPERATORS,
     PACKED,
     SOLO,
@@ -28,7 +28,8 @@ def offer_kernels(shape: Shape, bucket: str, limits: Limits) -> tuple[Choice, ..
     """The profiles that the kernels run, stock first; lower precision where an error is allowed."""
     _, steps = buckets.sizes(bucket)
     choices = [STOCK]
-    for precision in ((), (BF16,))[: 1 + (limits.error_ratio is not None)]:
+    lower = LOWER if limits.error_ratio is not None else ()
+    for precision in ((), *((word,) for word in lower)):
         choices.extend(_profiles(steps, *precision))
         choices.extend(_profiles(steps, SOLO, *precision))
         if shape.layers > 1 and shape.directions == 1:

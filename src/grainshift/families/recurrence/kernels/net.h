@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -49,8 +51,10 @@ inline void* hold(Net& net, int64_t bytes) {
 }
 
 inline int64_t panel_bytes(const Net& net, int64_t inputs) {
-  const int64_t lines = net.precision == BF16 ? (inputs + 1) / 2 : inputs;
-  return lines * WIDTH[net.kind] * static_cast<int64_t>(sizeof(Vec));
+  constexpr int64_t vec = sizeof(Vec);
+  const int64_t width = WIDTH[net.kind];
+  if (net.precision == INT8) return (1 + (inputs + 3) / 4) * width * vec;
+  return (net.precision == BF16 ? (inputs + 1) / 2 : inputs) * width * vec;
 }
 
 // The row of PyTorch's matrix that lane `lane` of vector `n` of a panel stands for, or -1.
@@ -68,26 +72,97 @@ inline uint32_t rounded_bf16(float value) {
   return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
 }
 
+// The byte for a weight, above bytes that already stand for a fraction of a step.
+inline uint32_t rounded_int8(float value, float scale, uint32_t below, int64_t part) {
+  if (!(scale > 0.0f)) return 0;
+  const float fraction = std::ldexp(static_cast<float>(below), -8 * static_cast<int>(part));
+  const float steps = value / scale - fraction;
+  return static_cast<uint32_t>(std::lrint(std::clamp(steps, -127.0f, 127.0f))) & 0xffu;
+}
+
+// What one row of a matrix is divided by in int8; not a number where a weight is not one, so that
+// the products are not either.
+inline float scale_of(const float* row, int64_t inputs) {
+  float most = 0.0f;
+  for (int64_t k = 0; k < inputs; ++k) {
+    if (!std::isfinite(row[k])) return std::numeric_limits<float>::quiet_NaN();
+    most = std::max(most, std::fabs(row[k]));
+  }
+  return most / 127.0f;
+}
+
+// One vector of a panel, and one lane of it: where each element of a row of the matrix lies.
+struct Lane {
+  int64_t precision, width, n, lane;
+  char* base;
+
+  // What one step of a byte stands for, over 2^24: bytes are read where a word's highest lies.
+  float& scale() const { return reinterpret_cast<float*>(base)[n * LANES + lane]; }
+
+  void put(int64_t k, float value) const {
+    if (precision == BF16) {
+      uint32_t& word = reinterpret_cast<uint32_t*>(base)[(k / 2 * width + n) * LANES + lane];
+      word = k % 2 ? (word & 0xffffu) | rounded_bf16(value) << 16 : rounded_bf16(value);
+    } else if (precision == INT8) {
+      uint32_t& word = bytes_at(k);
+      word |= byte_of(k, value, word) << 8 * (k % 4);
+    } else {
+      reinterpret_cast<float*>(base)[(k * width + n) * LANES + lane] = value;
+    }
+  }
+
+  bool holds(int64_t k, float value) const {
+    uint32_t here, there;
+    if (precision == BF16) {
+      std::memcpy(&here, base + ((k / 2 * width + n) * LANES + lane) * 4, 4);
+      return (k % 2 ? here >> 16 : here & 0xffffu) == rounded_bf16(value);
+    }
+    if (precision == INT8)
+      return (bytes_at(k) >> 8 * (k % 4) & 0xffu) == byte_of(k, value, bytes_at(k));
+    std::memcpy(&here, base + ((k * width + n) * LANES + lane) * 4, 4);
+    std::memcpy(&there, &value, 4);
+    return here == there;
+  }
+
+ private:
+  uint32_t& bytes_at(int64_t k) const {
+    uint32_t* words = reinterpret_cast<uint32_t*>(base + width * sizeof(Vec));
+    return words[(k / 4 * width + n) * LANES + lane];
+  }
+
+  uint32_t byte_of(int64_t k, float value, uint32_t word) const {
+    const int64_t part = k % 4;
+    return rounded_int8(value, std::ldexp(scale(), 24), word & ((1u << 8 * part) - 1), part);
+  }
+};
+
+// Input by input, so that a line of the panel is written whole while each row is read on.
+template <int64_t PRECISION>
+void pack_vector(const Net& net, const float* matrix, int64_t inputs, char* base, int64_t panel,
+                 int n) {
+  const int64_t width = WIDTH[net.kind];
+  const float* rows[LANES];
+  for (int lane = 0; lane < LANES; ++lane) {
+    const int64_t row = row_of(net, panel, n, lane);
+    rows[lane] = row < 0 ? nullptr : matrix + row * inputs;
+    if (PRECISION == INT8 && rows[lane])
+      Lane{INT8, width, n, lane, base}.scale() = std::ldexp(scale_of(rows[lane], inputs), -24);
+  }
+  for (int64_t k = 0; k < inputs; ++k)
+    for (int lane = 0; lane < LANES; ++lane)
+      if (rows[lane]) Lane{PRECISION, width, n, lane, base}.put(k, rows[lane][k]);
+}
+
 inline void pack_matrix(const Net& net, const float* matrix, int64_t inputs, void* packed) {
-  const int width = WIDTH[net.kind];
   for (int64_t panel = 0; panel < net.panels; ++panel) {
     char* base = static_cast<char*>(packed) + panel * panel_bytes(net, inputs);
-    for (int n = 0; n < width; ++n) {
-      const float* rows[LANES];
-      for (int lane = 0; lane < LANES; ++lane) {
-        const int64_t row = row_of(net, panel, n, lane);
-        rows[lane] = row < 0 ? nullptr : matrix + row * inputs;
-      }
-      for (int64_t k = 0; k < inputs; ++k)
-        for (int lane = 0; lane < LANES; ++lane) {
-          const float value = rows[lane] ? rows[lane][k] : 0.0f;
-          if (net.precision == BF16) {
-            uint32_t& word = reinterpret_cast<uint32_t*>(base)[(k / 2 * width + n) * LANES + lane];
-            word = k % 2 ? (word & 0xffffu) | rounded_bf16(value) << 16 : rounded_bf16(value);
-          } else {
-            reinterpret_cast<float*>(base)[(k * width + n) * LANES + lane] = value;
-          }
-        }
+    for (int n = 0; n < WIDTH[net.kind]; ++n) {
+      if (net.precision == BF16)
+        pack_vector<BF16>(net, matrix, inputs, base, panel, n);
+      else if (net.precision == INT8)
+        pack_vector<INT8>(net, matrix, inputs, base, panel, n);
+      else
+        pack_vector<FP32>(net, matrix, inputs, base, panel, n);
     }
   }
 }
@@ -96,20 +171,13 @@ inline void pack_matrix(const Net& net, const float* matrix, int64_t inputs, voi
 inline bool same_element(const Net& net, const float* matrix, int64_t inputs, const void* packed,
                          int64_t row, int64_t k) {
   const bool gated = net.kind <= GRU;
-  const int64_t gate = gated ? row / net.hidden : 0, width = WIDTH[net.kind];
+  const int64_t gate = gated ? row / net.hidden : 0;
   const uint64_t unit = row - gate * net.hidden, units = units_of(net.kind);
-  const uint64_t inside = unit & (units - 1);  // a power of two
-  const int64_t n = gated ? gate : inside / LANES, lane = inside % LANES;
-  const char* base = static_cast<const char*>(packed) + unit / units * panel_bytes(net, inputs);
-  const float value = matrix[row * inputs + k];
-  uint32_t here, there;
-  std::memcpy(&there, &value, 4);
-  if (net.precision == BF16) {
-    std::memcpy(&here, base + ((k / 2 * width + n) * LANES + lane) * 4, 4);
-    return (k % 2 ? here >> 16 : here & 0xffffu) == rounded_bf16(value);
-  }
-  std::memcpy(&here, base + ((k * width + n) * LANES + lane) * 4, 4);
-  return here == there;
+  const int64_t inside = unit & (units - 1);  // a power of two
+  char* base = static_cast<char*>(const_cast<void*>(packed)) +
+               static_cast<int64_t>(unit / units) * panel_bytes(net, inputs);
+  const Lane at{net.precision, WIDTH[net.kind], gated ? gate : inside / LANES, inside % LANES, base};
+  return at.holds(k, matrix[row * inputs + k]);
 }
 
 constexpr int64_t LEAST_SAMPLES = 16, MOST_SAMPLES = 512;

@@ -16,7 +16,7 @@ constexpr int LANES = 4, REGISTERS = 16;
 
 typedef float Vec __attribute__((vector_size(LANES * 4)));
 typedef uint32_t Bits __attribute__((vector_size(LANES * 4)));
-typedef int8_t Bytes __attribute__((vector_size(LANES)));
+typedef int32_t Ints __attribute__((vector_size(LANES * 4)));
 typedef float LooseVec __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
 static inline Vec splat(float value) { return value - Vec{}; }
