@@ -27,7 +27,10 @@ def layers(draw: Any, directions: tuple[bool, ...] = (False, True)) -> nn.RNNBas
     if kind is nn.RNN:
         options["nonlinearity"] = draw(st.sampled_from(("tanh", "relu")))
     torch.manual_seed(draw(st.integers(0, 999)))
-    layer: nn.RNNBase = kind(draw(st.integers(1, 20)), draw(st.integers(1, 24)), **options)
+    hidden = draw(st.integers(1, 24))
+    if kind is nn.LSTM and hidden > 1 and draw(st.booleans()):
+        options["proj_size"] = draw(st.integers(1, hidden - 1))
+    layer: nn.RNNBase = kind(draw(st.integers(1, 20)), hidden, **options)
     return layer
 
 
@@ -40,7 +43,8 @@ def inputs(draw: Any, layer: nn.RNNBase, most_steps: int = 40) -> tuple[Any, ...
     x = torch.randn(*(size if batched else (steps,)), layer.input_size)
     if not draw(st.booleans()):
         return (x,)
-    states = [torch.randn(rows, *((batch,) if batched else ()), layer.hidden_size) for _ in "hc"]
+    widths = (layer.proj_size or layer.hidden_size, layer.hidden_size)
+    states = [torch.randn(rows, *((batch,) if batched else ()), width) for width in widths]
     return (x, tuple(states) if layer.mode == "LSTM" else states[0])
 
 
@@ -68,8 +72,9 @@ def test_a_switch_at_any_segment_edge_agrees_with_stock(
     draw = random.Random(data.draw(st.integers(0, 999)))
     runs = [runner(family, layer, choice) for choice in choices(family, layer)]
     x_TBI = _steps_first(layer, args[0])
-    zeros = torch.zeros(layer.num_layers, x_TBI.shape[1], layer.hidden_size)
-    state: Any = (zeros, zeros) if layer.mode == "LSTM" else zeros
+    widths = (layer.proj_size or layer.hidden_size, layer.hidden_size)
+    zeros = [torch.zeros(layer.num_layers, x_TBI.shape[1], width) for width in widths]
+    state: Any = tuple(zeros) if layer.mode == "LSTM" else zeros[0]
     with torch.no_grad():
         wanted = runs[0](x_TBI, state)
         parts, left = [], x_TBI.shape[0]

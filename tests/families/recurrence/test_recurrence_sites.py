@@ -42,7 +42,6 @@ def _patched() -> nn.Module:
 
 
 REFUSED = [
-    (lambda: nn.LSTM(4, 8, proj_size=2), "proj_size=2"),
     (lambda: nn.GRU(4, 4).double(), "torch.float64"),
     (lambda: nn.GRU(4, 4, device="meta"), "on meta"),
     (lambda: nn.GRUCell(4, 4), "cell"),

@@ -72,7 +72,7 @@ class Recurrence:
 
     def offer(self, site: Site, bucket: str, limits: Limits) -> tuple[Choice, ...]:
         """The Choices at a Site for shapes of a bucket, the baseline first."""
-        if self.native is None:
+        if self.native is None or parse(site).projected:  # the kernels project nothing
             return _offer.offer_operators(bucket, packing=_offer.can_pack())
         return _offer.offer_kernels(parse(site), bucket, limits)
 

@@ -29,7 +29,7 @@ def build(layer: nn.RNNBase, choice: Choice, packed: Packed) -> Runner:
         return Runner(_stock(layer))
     if not is_packed(choice):
         return Runner(_profile(layer, choice, None))
-    packed.of(grouped(current(layer), layer.bias))
+    packed.of(grouped(current(layer), layer.bias, bool(layer.proj_size)))
     return Runner(_profile(layer, choice, packed), held_bytes=shape_of(layer).matrix_bytes)
 
 
@@ -60,7 +60,7 @@ def _answered(answer: tuple[Tensor, ...]) -> tuple[Tensor, Any]:
 
 
 def _profile(layer: nn.RNNBase, choice: Choice, packed: Packed | None) -> Run:
-    kind, hidden = layer.mode, layer.hidden_size
+    kind, outputs = layer.mode, layer.proj_size or layer.hidden_size
     directions = 2 if layer.bidirectional else 1
     cuts: dict[int, tuple[int, ...]] = {}
 
@@ -70,9 +70,10 @@ def _profile(layer: nn.RNNBase, choice: Choice, packed: Packed | None) -> Run:
         if sizes is None:
             cuts.clear()  # one entry: most calls have the shape of the last
             sizes = cuts[steps] = tuple(blocks(choice, steps))
-        make = _maker(kind, grouped(current(layer), layer.bias), packed)
+        groups = grouped(current(layer), layer.bias, bool(layer.proj_size))
+        make = _maker(kind, groups, packed)
         start = state if kind == "LSTM" else (state,)
-        y_TBO, finals = sweep(x_TBI, start, hidden, directions, sizes, make)
+        y_TBO, finals = sweep(x_TBI, start, outputs, directions, sizes, make)
         after = tuple(torch.stack(parts) for parts in zip(*finals, strict=True))
         return y_TBO, after if kind == "LSTM" else after[0]
 
@@ -92,7 +93,7 @@ def _maker(
             product = PlainProduct(weights, bias)
         else:
             product = PackedProduct(weights, bias, copies[number])
-        return cell_of(kind, product, start), product.project
+        return cell_of(kind, product, start, weights.projection), product.project
 
     return make
 

@@ -142,10 +142,12 @@ def _read_state(
     layer: nn.RNNBase, hx: Any, x: Tensor, batch: int, batched: bool, grad: bool
 ) -> Any:
     rows = layer.num_layers * (2 if layer.bidirectional else 1)
-    size = (rows, batch, layer.hidden_size)
+    sizes = [(rows, batch, layer.proj_size or layer.hidden_size)]
     lstm = layer.mode == "LSTM"
+    if lstm:
+        sizes.append((rows, batch, layer.hidden_size))
     if hx is None:
-        return (x.new_zeros(size), x.new_zeros(size)) if lstm else x.new_zeros(size)
+        return tuple(map(x.new_zeros, sizes)) if lstm else x.new_zeros(sizes[0])
     if lstm and (type(hx) is not tuple or len(hx) != 2):
         return None
     parts = hx if lstm else (hx,)
@@ -155,6 +157,6 @@ def _read_state(
         if any(part.dim() != 2 for part in parts):
             return None
         parts = tuple(part.unsqueeze(1) for part in parts)
-    if any(part.shape != size for part in parts):
+    if any(part.shape != size for part, size in zip(parts, sizes, strict=True)):
         return None
     return parts if lstm else parts[0]

@@ -28,9 +28,12 @@ class Cell(Protocol):
 class LstmCell:
     """Gates in PyTorch's order: input, forget, candidate, output."""
 
-    def __init__(self, product: Product, h_BH: Tensor, c_BH: Tensor) -> None:
-        batch, hidden = h_BH.shape
+    def __init__(
+        self, product: Product, h_BH: Tensor, c_BH: Tensor, projection_PH: Tensor | None = None
+    ) -> None:
+        batch, hidden = c_BH.shape
         self._product = product
+        self._projection_HP = None if projection_PH is None else projection_PH.t()
         self._h = h_BH
         self._c = c_BH.clone()
         self._gates = h_BH.new_empty((batch, 4 * hidden))
@@ -43,6 +46,7 @@ class LstmCell:
     def walk(self, gates: Sequence[Tensor], outs_BH: Sequence[Tensor]) -> None:
         """Take one step for each output and write into it."""
         h, c, tanh_c, now = self._h, self._c, self._tanh_c, self._gates
+        project = self._projection_HP
         hidden = c.shape[1]
         enter, forget, candidate, leave = now.chunk(4, 1)
         both = now[:, : 2 * hidden]
@@ -55,7 +59,10 @@ class LstmCell:
             c.mul_(forget)
             c.addcmul_(enter, candidate)
             torch.tanh(c, out=tanh_c)
-            torch.mul(leave, tanh_c, out=out)
+            if project is None:
+                torch.mul(leave, tanh_c, out=out)
+            else:
+                torch.mm(tanh_c.mul_(leave), project, out=out)
             h = out
         self._h = h
 
@@ -129,10 +136,13 @@ class RnnCell:
         return (self._h,)
 
 
-def cell_of(kind: str, product: Product, start: tuple[Tensor, ...]) -> Cell:
+def cell_of(
+    kind: str, product: Product, start: tuple[Tensor, ...], projection: Tensor | None
+) -> Cell:
     """The cell of a kind of layer, at its first step."""
     if kind == "LSTM":
-        return LstmCell(product, *start)
+        h_BH, c_BH = start
+        return LstmCell(product, h_BH, c_BH, projection)
     if kind == "GRU":
         return GruCell(product, *start)
     return RnnCell(product, start[0], relu=kind == "RNN_RELU")

@@ -46,7 +46,7 @@ def shape_of(layer: nn.RNNBase) -> Shape:
     """The Shape of a layer as it is now."""
     directions = 2 if layer.bidirectional else 1
     sizes = (layer.input_size, layer.hidden_size, layer.num_layers, directions)
-    return Shape(layer.mode, *sizes, layer.bias)
+    return Shape(layer.mode, *sizes, layer.bias, layer.proj_size)
 
 
 def _site(path: str, layer: nn.RNNBase) -> Site:
@@ -72,8 +72,6 @@ def _layer_refusals(layer: nn.RNNBase) -> Iterator[str]:
         yield "its weights are computed by a parametrization in every call"
     if not is_stock_forward(layer):
         yield f"{type(layer).__name__} runs a forward of its own, not PyTorch's"
-    if layer.proj_size:
-        yield f"proj_size={layer.proj_size}: projections are not supported"
     weights = list(layer.parameters())
     if not weights:
         yield "it has no parameters of its own"

@@ -116,7 +116,7 @@ class _Entry:
         self, bucket: str, lengths: tuple[int, ...], x_TBI: Tensor, state: Any
     ) -> tuple[Tensor, Any]:
         steps, batch = x_TBI.shape[:2]
-        y_TBO = x_TBI.new_empty((steps, batch, self._shape.hidden))
+        y_TBO = x_TBI.new_empty((steps, batch, self._shape.outputs))
         at = 0
         for length in lengths:
             part = slice(at, at + length)

@@ -19,6 +19,7 @@ class Shape:
     layers: int
     directions: int
     bias: bool
+    projected: int = 0
 
     @property
     def gates(self) -> int:
@@ -35,7 +36,8 @@ class Shape:
         """The Shape as a word; the element type is fp32 in every Site of this family."""
         bias = "bias" if self.bias else "plain"
         sizes = f"I{self.inputs}.H{self.hidden}.L{self.layers}.D{self.directions}"
-        return f"{self.kind}.{sizes}.{bias}.fp32"
+        projected = f".P{self.projected}" if self.projected else ""
+        return f"{self.kind}.{sizes}.{bias}.fp32{projected}"
 
     @property
     def features(self) -> Named:
@@ -51,8 +53,8 @@ class Shape:
 
     @property
     def recurrent_bytes(self) -> int:
-        """The recurrent matrix of one sweep."""
-        return _FP32_BYTES * self.gates * self.hidden * self.hidden
+        """The recurrent matrix of one sweep, and what projects its outputs."""
+        return _FP32_BYTES * (self.gates * self.hidden + self.projected) * self.outputs
 
     def input_bytes(self, layer: int) -> int:
         """The input matrix of one sweep of a layer."""
@@ -60,7 +62,12 @@ class Shape:
 
     def inputs_of(self, layer: int) -> int:
         """Features that go into a layer."""
-        return self.inputs if layer == 0 else self.hidden * self.directions
+        return self.inputs if layer == 0 else self.outputs * self.directions
+
+    @property
+    def outputs(self) -> int:
+        """Features that come out of a layer in one direction."""
+        return self.projected or self.hidden
 
     @property
     def input_matrix_bytes(self) -> int:
@@ -75,7 +82,7 @@ class Shape:
 
 def parse(site: Site) -> Shape:
     """The Shape that a Site's fingerprint tells."""
-    kind, inputs, hidden, layers, directions, bias, _ = site.fingerprint.split(".")
+    kind, inputs, hidden, layers, directions, bias, _, *more = site.fingerprint.split(".")
     return Shape(
         kind,
         inputs=int(inputs[1:]),
@@ -83,4 +90,5 @@ def parse(site: Site) -> Shape:
         layers=int(layers[1:]),
         directions=int(directions[1:]),
         bias=bias == "bias",
+        projected=int(more[0][1:]) if more else 0,
     )

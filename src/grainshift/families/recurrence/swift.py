@@ -89,6 +89,8 @@ class Entrance:
     def open(self, swift: Swift, layer: nn.RNNBase) -> None:
         """From now on read plain calls in C++; a layer that changed its sizes is left to Python."""
         shape, own, read = shape_of(layer), layer.__dict__, swift.read
+        if shape.projected:  # its two states differ in size
+            return
         facts = tuple(part for name in _FACTS for part in (name, own[name]))
         lstm = int(shape.kind == "LSTM")
         sizes = _SIZES.pack(shape.inputs, shape.hidden, shape.sweeps, lstm)

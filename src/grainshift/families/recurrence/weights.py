@@ -23,6 +23,7 @@ class Weights(NamedTuple):
     recurrent: Tensor
     bias_in: Tensor | None = None
     bias_recurrent: Tensor | None = None
+    projection: Tensor | None = None
 
 
 def current(layer: nn.RNNBase) -> list[Tensor]:
@@ -36,11 +37,17 @@ def current(layer: nn.RNNBase) -> list[Tensor]:
     return flat
 
 
-def grouped(flat: list[Tensor], bias: bool) -> tuple[Weights, ...]:
+def grouped(flat: list[Tensor], bias: bool, projected: bool = False) -> tuple[Weights, ...]:
     """Flat weights by layer and direction."""
-    if not bias:
-        return tuple(Weights(*flat[at : at + 2]) for at in range(0, len(flat), 2))
-    return tuple(Weights(*flat[at : at + 4]) for at in range(0, len(flat), 4))
+    some = 4 if bias else 2
+    size = some + projected
+    groups = (Weights(*flat[at : at + some]) for at in range(0, len(flat), size))
+    if not projected:
+        return tuple(groups)
+    return tuple(
+        group._replace(projection=last)
+        for group, last in zip(groups, flat[some::size], strict=True)
+    )
 
 
 class Packed:
