@@ -1,4 +1,5 @@
 import math
+import sys
 import time
 
 import pytest
@@ -89,5 +90,6 @@ def test_accelerators_are_found_by_torch(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    monkeypatch.setitem(sys.modules, "pynvml", None)  # it would name the device that is there
     monkeypatch.setattr("torch.cuda.get_device_properties", lambda number: Device)
     assert find_machine().accelerators == (Accelerator("Fake GPU", 1 << 34),)

@@ -1,6 +1,7 @@
 import errno
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -26,7 +27,7 @@ class Rig:
 
     def open(self) -> "Rig":
         computer = self.computer
-        machine = find_machine(proc=computer.proc, sys=computer.sys)
+        machine = replace(find_machine(proc=computer.proc, sys=computer.sys), accelerators=())
         self.sensors = Sensors(
             machine,
             lambda: self.at_s,

