@@ -13,10 +13,10 @@ from torch import _VF, Tensor, nn
 from grainshift.core.choice import Choice
 from grainshift.core.family import Runner
 from grainshift.families.recurrence.cell import Cell, cell_of
-from grainshift.families.recurrence.choice import STOCK, blocks, is_packed
+from grainshift.families.recurrence.choice import STOCK, blocks, is_packed, parts
 from grainshift.families.recurrence.find import shape_of
 from grainshift.families.recurrence.product import PackedProduct, PlainProduct, Product
-from grainshift.families.recurrence.sweep import Start, sweep
+from grainshift.families.recurrence.sweep import Cuts, Start, sweep
 from grainshift.families.recurrence.weights import Packed, Weights, current, grouped
 
 Run = Callable[[Tensor, Any], tuple[Tensor, Any]]
@@ -56,17 +56,18 @@ def _stock(layer: nn.RNNBase) -> Run:
 def _profile(layer: nn.RNNBase, choice: Choice, packed: Packed | None) -> Run:
     kind, hidden = layer.mode, layer.hidden_size
     directions = 2 if layer.bidirectional else 1
-    cuts: dict[int, tuple[int, ...]] = {}
+    profiles = parts(choice, layer.num_layers * directions)
+    known: dict[int, Cuts] = {}
 
     def run(x_TBI: Tensor, state: Any) -> tuple[Tensor, Any]:
         steps = x_TBI.shape[0]
-        sizes = cuts.get(steps)
-        if sizes is None:
-            cuts.clear()  # one entry: most calls have the shape of the last
-            sizes = cuts[steps] = tuple(blocks(choice, steps))
+        cuts = known.get(steps)
+        if cuts is None:
+            known.clear()  # one entry: most calls have the shape of the last
+            cuts = known[steps] = [tuple(blocks(profile, steps)) for profile in profiles]
         make = _maker(kind, grouped(current(layer), layer.bias), packed)
         start = state if kind == "LSTM" else (state,)
-        y_TBO, finals = sweep(x_TBI, start, hidden, directions, sizes, make)
+        y_TBO, finals = sweep(x_TBI, start, hidden, directions, cuts, make)
         after = tuple(torch.stack(parts) for parts in zip(*finals, strict=True))
         return y_TBO, after if kind == "LSTM" else after[0]
 

@@ -12,6 +12,7 @@ from grainshift.families.recurrence.choice import (
     STOCK,
     blocks,
     is_packed,
+    parts,
     uses_operators,
     widest_block,
 )
@@ -62,35 +63,40 @@ def _stock_s(shape: Shape, batch: int, steps: int, machine: Machine) -> float:
     return (
         reorder_s
         + _RUN_S
-        + _inputs_s(shape, batch, (steps,), machine, packed)
+        + sum(_inputs_s(size, batch, (steps,), machine, packed) for size in _input_sizes(shape))
         + (shape.sweeps * steps * step_s)
     )
 
 
 def _profile_s(shape: Shape, batch: int, steps: int, choice: Choice, machine: Machine) -> float:
     packed = is_packed(choice)
-    extra = (1 if packed else 0) + 2.0 / widest_block(choice)
-    operators_s = (_OPERATORS[shape.kind] + extra) * _OPERATOR_S
     call_s = _PACKED_CALL_S if packed else 0.0
-    step_s = operators_s + call_s + _product_s(shape.recurrent_bytes, batch, machine, packed)
-    sizes = tuple(blocks(choice, steps))
-    inputs_s = _inputs_s(shape, batch, sizes, machine, packed)
-    calls_s = shape.sweeps * len(sizes) * call_s
-    return shape.sweeps * (_RUN_S + steps * step_s) + calls_s + inputs_s
+    product_s = call_s + _product_s(shape.recurrent_bytes, batch, machine, packed)
+    total_s = 0.0
+    for number, profile in enumerate(parts(choice, shape.sweeps)):
+        extra = (1 if packed else 0) + 2.0 / widest_block(profile)
+        step_s = (_OPERATORS[shape.kind] + extra) * _OPERATOR_S + product_s
+        sizes = tuple(blocks(profile, steps))
+        weight_bytes = shape.input_bytes(number // shape.directions)
+        inputs_s = _inputs_s(weight_bytes, batch, sizes, machine, packed)
+        total_s += _RUN_S + steps * step_s + len(sizes) * call_s + inputs_s
+    return total_s
+
+
+def _input_sizes(shape: Shape) -> tuple[int, ...]:
+    """Bytes of the input matrix of each sweep."""
+    return tuple(shape.input_bytes(number // shape.directions) for number in range(shape.sweeps))
 
 
 def _inputs_s(
-    shape: Shape, batch: int, sizes: tuple[int, ...], machine: Machine, packed: bool
+    weight_bytes: int, batch: int, sizes: tuple[int, ...], machine: Machine, packed: bool
 ) -> float:
     full = len([size for size in sizes if size == sizes[0]])
     rest = sizes[full:]
-    total = 0.0
-    for layer in range(shape.layers):
-        weight_bytes = shape.input_bytes(layer)
-        total += full * _product_s(weight_bytes, sizes[0] * batch, machine, packed)
-        if rest:
-            total += len(rest) * _product_s(weight_bytes, rest[0] * batch, machine, packed)
-    return shape.directions * total
+    total = full * _product_s(weight_bytes, sizes[0] * batch, machine, packed)
+    if rest:
+        total += len(rest) * _product_s(weight_bytes, rest[0] * batch, machine, packed)
+    return total
 
 
 def _product_s(weight_bytes: int, rows: int, machine: Machine, packed: bool) -> float:

@@ -1,15 +1,23 @@
 """Runs a segment through the kernels. Knows no Slot and no policy."""
 
 import struct
+from array import array
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from grainshift.core.choice import Choice
+from grainshift.core.choice import Choice, is_plan
 from grainshift.core.family import Runner
-from grainshift.families.recurrence.choice import is_solo, until, waves, widest_block
+from grainshift.families.recurrence.choice import (
+    is_solo,
+    parts,
+    until,
+    waves,
+    widest_block,
+)
 from grainshift.families.recurrence.find import shape_of
 from grainshift.families.recurrence.library import Library
 from grainshift.families.recurrence.net import Net
@@ -17,6 +25,19 @@ from grainshift.families.recurrence.net import Net
 Run = Callable[[Tensor, Any], tuple[Tensor, Any]]
 _CALL = struct.Struct("23q")  # the fields of `Call` in forward.cpp
 _RAN, _STALE = 0, 1
+_ALL_STEPS = 1 << 62
+
+
+class _Plan:
+    """Block and last blocked step of each sweep, where the kernels read them; 0 without a plan."""
+
+    __slots__ = ("_pairs", "address")
+
+    def __init__(self, choice: Choice, sweeps: int) -> None:
+        profiles = parts(choice, sweeps) if is_plan(choice) else ()
+        pairs = [(widest_block(part), until(part, _ALL_STEPS)) for part in profiles]
+        self._pairs = array("q", chain.from_iterable(pairs))
+        self.address = self._pairs.buffer_info()[0] if pairs else 0
 
 
 def build(library: Library, net: Net, layer: nn.RNNBase, choice: Choice) -> Runner:
@@ -29,6 +50,7 @@ def _runner(library: Library, net: Net, layer: nn.RNNBase, choice: Choice) -> Ru
     width = shape.hidden * shape.directions
     is_lstm = shape.kind == "LSTM"
     block, solo, wave = widest_block(choice), is_solo(choice), int(waves(choice))
+    own = _Plan(choice, shape.sweeps)
     pack, run_kernel, pool, threads_now = (
         _CALL.pack,
         library.run,
@@ -72,7 +94,7 @@ def _runner(library: Library, net: Net, layer: nn.RNNBase, choice: Choice) -> Ru
                 until(choice, steps),
                 1 if solo else threads_now(),
                 wave,
-                0,
+                own.address,
             )
             answer = run_kernel(call)
             if answer == _RAN:
