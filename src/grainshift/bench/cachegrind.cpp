@@ -1,7 +1,8 @@
 // Runs the recurrence kernels alone, for cachegrind: a layer of zeros, the same call again and again.
 //
-//   cachegrind KIND INPUTS HIDDEN LAYERS DIRECTIONS PRECISION ROWS STEPS BLOCK UNTIL CALLS
+//   cachegrind KIND INPUTS HIDDEN LAYERS DIRECTIONS PRECISION ROWS STEPS CALLS [BLOCK UNTIL]...
 //
+// with a block and the step until which there are such blocks for each layer and direction.
 // One thread and no tensor library, so that the counts are those of the kernels' own loops.
 #include "forward.cpp"
 
@@ -21,11 +22,12 @@ void pack(Net* net, int64_t gates, std::vector<Floats>& weights) {
 }  // namespace
 
 int main(int count, char** words) {
-  if (count != 12) return 2;
-  int64_t given[11];
-  for (int at = 0; at < 11; ++at) given[at] = std::atoll(words[at + 1]);
-  const auto [kind, inputs, hidden, layers, directions, precision, rows, steps, block, until, calls] =
-      given;
+  std::vector<int64_t> given;
+  for (int at = 1; at < count; ++at) given.push_back(std::atoll(words[at]));
+  if (given.size() < 9) return 2;
+  const int64_t kind = given[0], inputs = given[1], hidden = given[2], layers = given[3];
+  const int64_t directions = given[4], precision = given[5], rows = given[6], steps = given[7];
+  if (static_cast<int64_t>(given.size()) != 9 + 2 * layers * directions) return 2;
   Net* net = gs_make(kind, inputs, hidden, layers, directions, precision);
   std::vector<Floats> weights;
   weights.reserve(4 * layers * directions);
@@ -39,8 +41,8 @@ int main(int count, char** words) {
   call.y = y.data(), call.y_step = rows * width, call.y_row = width;
   call.h = h.data(), call.c = c.data(), call.h_after = h_after.data();
   call.c_after = kind == LSTM ? c_after.data() : h_after.data();
-  call.steps = steps, call.rows = rows, call.block = block, call.until = until, call.threads = 1;
-  for (int64_t turn = 0; turn < calls; ++turn)
+  call.steps = steps, call.rows = rows, call.threads = 1, call.plan = given.data() + 9;
+  for (int64_t turn = 0; turn < given[8]; ++turn)
     if (gs_run(&call) != RAN) return 1;
   gs_free(net);
 }
