@@ -1,6 +1,8 @@
 """The words for how a recurrent layer may run, and how each cuts steps into blocks. No torch."""
 
+from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 
 from grainshift.core.choice import Choice, Exactness, is_plan, parts_of, plan
 
@@ -83,6 +85,12 @@ def blocks(choice: Choice, steps: int) -> Iterator[int]:
         yield block
         left -= block
         size = 1 if choice.name == "hybrid" else size
+
+
+@lru_cache(maxsize=512)
+def block_counts(choice: Choice, steps: int) -> tuple[tuple[int, int], ...]:
+    """How many blocks there are of each size."""
+    return tuple(sorted(Counter(blocks(choice, steps)).items()))
 
 
 def _words(choice: Choice) -> list[str]:

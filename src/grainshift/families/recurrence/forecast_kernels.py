@@ -8,7 +8,7 @@ from grainshift.core.choice import Choice
 from grainshift.core.machine import Machine
 from grainshift.families.recurrence.choice import (
     BF16,
-    blocks,
+    block_counts,
     is_solo,
     parts,
     precision_of,
@@ -42,8 +42,8 @@ def kernel_s(shape: Shape, batch: int, steps: int, choice: Choice, machine: Mach
     for number, profile in enumerate(parts(choice, shape.sweeps)):
         inputs = shape.inputs_of(number // shape.directions)
         inputs_s = sum(
-            _product_s(shape, inputs, size * batch, choice, machine, share)
-            for size in blocks(profile, steps)
+            count * _product_s(shape, inputs, size * batch, choice, machine, share)
+            for size, count in block_counts(profile, steps)
         )
         total_s += steps * step_s + inputs_s
     return total_s

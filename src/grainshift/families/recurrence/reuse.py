@@ -9,7 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from grainshift.core.choice import Choice
-from grainshift.families.recurrence.choice import BF16, blocks, is_solo, parts, precision_of, waves
+from grainshift.families.recurrence.choice import (
+    BF16,
+    block_counts,
+    is_solo,
+    parts,
+    precision_of,
+    waves,
+)
 from grainshift.families.recurrence.shape import Shape
 from grainshift.families.recurrence.vectors import WIDTH, Vectors
 from grainshift.machine.cache_model import LINE_BYTES, Reuse
@@ -106,11 +113,10 @@ class _Walk:
 
     def blocks(self, fresh_bytes: float) -> Iterator[Reuse]:
         """A whole call; its inputs and outputs were last touched `fresh_bytes` ago."""
-        sizes = list(blocks(self.profile, self.steps))
-        for size in sorted(set(sizes)):
+        for size, count in block_counts(self.profile, self.steps):
             one = self._rolled_step if size == 1 else self._block
             for reuse in one(size, fresh_bytes):
-                yield reuse.times(sizes.count(size))
+                yield reuse.times(count)
 
     def samples(self, call_bytes: float) -> Iterator[Reuse]:
         """What is compared with PyTorch's own matrices, at other places in each call."""

@@ -8,7 +8,7 @@ library, and was not held against a count.
 from collections.abc import Iterator
 
 from grainshift.core.choice import Choice
-from grainshift.families.recurrence.choice import STOCK, blocks, parts
+from grainshift.families.recurrence.choice import STOCK, block_counts, parts
 from grainshift.families.recurrence.shape import Shape
 from grainshift.families.recurrence.vectors import Vectors
 from grainshift.machine.cache_model import LINE_BYTES, Reuse
@@ -24,22 +24,23 @@ def operator_reuses(
     """Every reference of one call that follows others like it."""
     found: list[Reuse] = []
     for number, profile in enumerate(parts(choice, shape.sweeps)):
-        sizes = [steps] if choice == STOCK else list(blocks(profile, steps))
-        found.extend(_sweep(shape.sweep(number), batch, sizes, vectors))
+        sizes = ((steps, 1),) if choice == STOCK else block_counts(profile, steps)
+        for size, count in sizes:
+            block = _block(shape.sweep(number), batch, size, vectors)
+            found.extend(reuse.times(count) for reuse in block)
     return tuple(found)
 
 
-def _sweep(shape: Shape, rows: int, sizes: list[int], vectors: Vectors) -> Iterator[Reuse]:
+def _block(shape: Shape, rows: int, size: int, vectors: Vectors) -> Iterator[Reuse]:
     row_bytes = _FLOAT_BYTES * rows * shape.gates * shape.hidden
     near_bytes = shape.recurrent_bytes + 2.0 * row_bytes
-    for size in sizes:
-        between_bytes = shape.matrix_bytes + size * (row_bytes + _FLOAT_BYTES * rows * shape.inputs)
-        yield from _product(shape, shape.inputs, size * rows, between_bytes, vectors)
-        for reuse in _product(shape, shape.hidden, rows, near_bytes, vectors):
-            yield reuse.times(size)
-        references = size * row_bytes / vectors.width_bytes
-        yield Reuse(references, near_bytes, between_bytes)
-        yield Reuse((_PASSES - 1) * references, row_bytes, 2.0 * row_bytes)
+    between_bytes = shape.matrix_bytes + size * (row_bytes + _FLOAT_BYTES * rows * shape.inputs)
+    yield from _product(shape, shape.inputs, size * rows, between_bytes, vectors)
+    for reuse in _product(shape, shape.hidden, rows, near_bytes, vectors):
+        yield reuse.times(size)
+    references = size * row_bytes / vectors.width_bytes
+    yield Reuse(references, near_bytes, between_bytes)
+    yield Reuse((_PASSES - 1) * references, row_bytes, 2.0 * row_bytes)
 
 
 def _product(
