@@ -3,6 +3,8 @@
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import groupby
+from operator import itemgetter
 
 Argument = int | float | str
 _PLAN = "plan"
@@ -39,6 +41,15 @@ def plan(parts: tuple[Choice, ...]) -> Choice:
 def is_plan(choice: Choice) -> bool:
     """Does it say what each part of its Site does?"""
     return choice.name == _PLAN
+
+
+def spell(choice: Choice, names: tuple[str, ...]) -> str:
+    """A Choice in words; of a plan, what each of the named parts does, neighbours together."""
+    if not is_plan(choice) or len(names) != len(choice.args):
+        return str(choice)
+    pairs = groupby(zip(choice.args, names, strict=True), key=itemgetter(0))
+    said = (f"{' '.join(name for _, name in group)}: {part}" for part, group in pairs)
+    return f"{choice.name}({', '.join(said)})"
 
 
 def parts_of(choice: Choice) -> tuple[Choice, ...]:
