@@ -10,6 +10,9 @@ survives with probability
 
 which is the hit ratio itself: the equation's smaller root. It lies between strict LRU, which keeps
 nothing of a sweep longer than itself (h = 0), and perfect foresight (h = C / W).
+
+Where a program's loops are known, Reuse says more: a reference hits in every cache that holds the
+distinct bytes touched since the last one to the same place, as strict LRU would have it.
 """
 
 import math
