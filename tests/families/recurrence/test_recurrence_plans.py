@@ -93,6 +93,28 @@ def test_each_direction_has_its_own_profile(kernels: Recurrence, kind: Any, thre
         torch.set_num_threads(1)
 
 
+@pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.parametrize("word", [SOLO, WAVE, None])
+def test_layers_with_unlike_blocks_wait_for_one_another(
+    kernels: Recurrence, threads: int, word: str | None
+) -> None:
+    words = (word,) if word else ()
+    layer = nn.LSTM(7, 40, 3)
+    x, h = torch.randn(50, 2, 7), torch.randn(3, 2, 40)
+    torch.set_num_threads(threads)
+    try:
+        with torch.no_grad():
+            wanted = layer(x, (h, h))
+            for own in (
+                (unrolled(32, *words), rolled(*words), unrolled(3, *words)),
+                (rolled(*words), hybrid(16, *words), unrolled(8, *words)),
+            ):
+                got = runner(kernels, layer, planned(*own))(x, (h, h))
+                assert error_ratio(got, wanted) <= WITHIN
+    finally:
+        torch.set_num_threads(1)
+
+
 def test_a_live_plan_changes_from_segment_to_segment(kernels: Recurrence) -> None:
     layer = nn.GRU(6, 8, num_layers=2)
     family = Recurrence(1e-9, kernels.kernels)

@@ -69,7 +69,7 @@ def _plans(shape: Shape, steps: int, *words: str) -> Iterator[Choice]:
 
 def _mixes(words: tuple[str, ...]) -> tuple[tuple[int, Choice], ...]:
     """The block of the layers with wide inputs, and what the others do."""
-    return (8, rolled(*words)), (32, rolled(*words)), (32, unrolled(4, *words))
+    return (8, rolled(*words)), (32, unrolled(4, *words))
 
 
 def _profiles(steps: int, *words: str) -> Iterator[Choice]:
