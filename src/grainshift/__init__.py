@@ -1,6 +1,6 @@
 """Grainshift makes a PyTorch model retune its own execution while it runs."""
 
-from grainshift.api import Report, SiteLine, freeze, report, settle, tune, untune
+from grainshift.api import Monitor, Report, SiteLine, freeze, report, settle, tune, untune
 from grainshift.core.errors import GrainshiftError, JournalFault, MissingExtra, NotTunable
 from grainshift.core.settings import Settings
 
@@ -10,6 +10,7 @@ __all__ = [
     "GrainshiftError",
     "JournalFault",
     "MissingExtra",
+    "Monitor",
     "NotTunable",
     "Report",
     "Settings",

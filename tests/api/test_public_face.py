@@ -294,14 +294,13 @@ def test_places_that_cannot_be_tuned_are_named_with_their_reason() -> None:
     model = nn.ModuleDict(
         {
             "cell": nn.GRUCell(2, 3),
-            "wide": nn.LSTM(2, 4, proj_size=2),
             "twofold": nn.GRU(2, 3).double(),
         }
     )
     told = grainshift.report(grainshift.tune(model))
     reasons = dict(told.untouched)
     assert "a cell is stepped by the model's own loop" in reasons["cell"]
-    assert "proj_size=2" in reasons["wide"] and "torch.float64" in reasons["twofold"]
+    assert "torch.float64" in reasons["twofold"]
     for path, reason in reasons.items():
         assert f"{path}: left as it is: {reason}" in " ".join(str(told).split())
     assert "There is nothing to tune" in str(told)

@@ -1,10 +1,11 @@
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from journal_values import SITE, header, note, opened, read
 
-from grainshift.core.choice import Choice
+from grainshift.core.choice import Choice, plan
 from grainshift.core.errors import JournalFault
 from grainshift.core.events import (
     AnyEvent,
@@ -14,6 +15,7 @@ from grainshift.core.events import (
     Failed,
     Lost,
     Offer,
+    Opened,
     Proposed,
     Read,
 )
@@ -134,3 +136,25 @@ def test_a_cut_run_says_so(tmp_path: Path) -> None:
     assert lines[0].what == "cut"
     assert "rotated away" in lines[0].text
     assert lines[-1].what == "ran"
+
+
+def test_plans_are_told_part_by_part_and_what_ran_with_its_modelled_hits() -> None:
+    parts = tuple(replace(SITE, path=f"{SITE.path}.l{number}") for number in range(2))
+    profiles = Choice("rolled"), Choice("unrolled", (8,))
+    offers = (
+        Offer(Choice("stock"), Forecast(hits=(("l1", 0.5), ("l2", 0.994)))),
+        Offer(plan(profiles), Forecast(hits=(("l1", 0.6), ("l2", 1.0)))),
+    )
+    life: list[Step] = [
+        (Opened(1.0, replace(SITE, parts=parts), "B1", offers), ()),
+        (Read(2.0, KEY, "B1", (Reading(0, 0.03, 10.0),), 8), (Swap(KEY, "B1", 1, "faster"),)),
+        (Read(3.0, KEY, "B1", (Reading(1, 0.02, 10.0),), 9), ()),
+    ]
+    told = tell((Entry(number, *step) for number, step in enumerate(life)), KEY)
+    assert [line.text for line in told] == [
+        "opened with stock, plan(l0: rolled, l1: unrolled(8))",
+        "stock for 8 calls, 3 ms a unit; modelled cache hits l1 50%, l2 99%",
+        "from stock to plan(l0: rolled, l1: unrolled(8)): faster",
+        "plan(l0: rolled, l1: unrolled(8)) for 9 calls, 2 ms a unit;"
+        " modelled cache hits l1 60%, l2 100%",
+    ]

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from grainshift.core.machine import Cache
 from grainshift.machine import Traffic, Work, model_traffic
+from grainshift.machine.cache_model import Reuse, hit_ratio, hit_ratios
 
 sizes = st.floats(1.0, 1e12)
 shares = st.floats(0.0, 1.0)
@@ -118,3 +119,43 @@ def _least_recently_used(lines: int, working_set: int) -> float:
             if len(held) > lines:
                 held.popitem(last=False)
     return hits / touches
+
+
+reuses = st.lists(
+    st.builds(
+        lambda references, near, more: Reuse(references, near, near + more),
+        st.floats(0.0, 1e9),
+        st.floats(0.0, 1e9),
+        st.floats(0.0, 1e9),
+    )
+)
+
+
+@given(reuses, sizes, sizes)
+def test_a_larger_cache_serves_no_less(found: list[Reuse], one: float, other: float) -> None:
+    small, large = sorted((one, other))
+    assert 0.0 <= hit_ratio(found, small) <= hit_ratio(found, large) + 1e-9 <= 1.0 + 2e-9
+
+
+@pytest.mark.parametrize("capacity", [10, 50, 100, 250, 399])
+def test_a_walk_there_and_back_hits_as_in_a_simulated_cache(capacity: int) -> None:
+    walk = list(range(400))
+    held: OrderedDict[int, None] = OrderedDict()
+    hits = touches = 0
+    for turn in range(6):
+        for line in walk if turn % 2 == 0 else reversed(walk):
+            hits, touches = (hits + (line in held), touches + 1) if turn >= 2 else (0, 0)
+            held.pop(line, None)
+            held[line] = None
+            if len(held) > capacity:
+                held.popitem(last=False)
+    modelled = hit_ratio([Reuse(400.0, 0.0, 400.0)], float(capacity))
+    assert modelled == pytest.approx(hits / touches, abs=0.01)
+
+
+def test_levels_are_told_in_order_and_shared_by_threads() -> None:
+    found = [Reuse(1.0, 100.0, 100.0), Reuse(3.0)]
+    caches = (Cache(3, 150, 2), Cache(1, 50, 1), Cache(2, 100, 1))
+    assert hit_ratios(found, caches) == (("l1", 0.75), ("l2", 1.0), ("l3", 1.0))
+    assert hit_ratios(found, caches, threads=2) == (("l1", 0.75), ("l2", 1.0), ("l3", 0.75))
+    assert hit_ratios([], caches)[0] == ("l1", 1.0)

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from grainshift.api import arguments
+from grainshift.api.monitor import Monitor
 from grainshift.api.report import Report, SiteLine
 from grainshift.api.session import ATTRIBUTE, Plan, Session, session_of
 from grainshift.core.forecast import Limits
@@ -14,7 +15,7 @@ from grainshift.core.settings import Settings
 from grainshift.environment import environment
 from grainshift.machine import find_machine
 
-__all__ = ["Report", "SiteLine", "freeze", "report", "settle", "tune", "untune"]
+__all__ = ["Monitor", "Report", "SiteLine", "freeze", "report", "settle", "tune", "untune"]
 
 Model = TypeVar("Model", bound=nn.Module)
 

@@ -7,11 +7,15 @@ from statistics import fmean
 from typing import Any
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from grainshift.api.monitor import Monitor, monitor_of
+from grainshift.core.choice import spell
 from grainshift.tuner.state import BASELINE, Case, Phase, State
 
+_INDENT = 4
 _ONGOING = {
     Phase.ASKING: "choosing what to try",
     Phase.BUILDING: "building",
@@ -24,7 +28,8 @@ _ONGOING = {
 class SiteLine:
     """One Site in one bucket: what runs there, why, and what is tried beside it.
 
-    Times are seconds a call; `doing` is empty while nothing is being tried.
+    Times are seconds a call; `doing` is empty while nothing is being tried; `monitor` tells what
+    a step of it costs now.
     """
 
     site: str
@@ -37,6 +42,7 @@ class SiteLine:
     why: str
     choices: tuple[tuple[str, str], ...]
     doing: str = ""
+    monitor: Monitor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,8 @@ class Report:
         for line in self.lines:
             doing = f"; now {line.doing}" if line.doing else ""
             yield Text(f"{line.site} {line.bucket}: {line.why}{doing}")
+            if monitor := str(line.monitor or ""):
+                yield Padding(Text(monitor), (0, 0, 0, _INDENT), expand=False)
         for path, reason in self.untouched:
             yield Text(f"{path or 'the model'}: left as it is: {reason}")
         yield from map(Text, self.notes)
@@ -88,7 +96,7 @@ def _milliseconds(seconds: float | None) -> str:
 
 def site_line(state: State, case: Case, reason: str) -> SiteLine:
     """The line of one Case; `reason` is why its live Choice went live."""
-    live = case.arms[case.live].offer.choice
+    names = [spell(arm.offer.choice, case.site.part_names) for arm in case.arms]
     baseline_s = case.call_s if case.baseline.count else None
     live_s = case.level.unit_s * case.work if case.level.count else None
     gain = math.exp(fmean(case.gains)) if case.gains else None
@@ -97,16 +105,13 @@ def site_line(state: State, case: Case, reason: str) -> SiteLine:
     why = reason or "the baseline: nothing proved better yet"
     doing = ""
     if case.phase in _ONGOING and not state.frozen:
-        candidate = case.arms[case.candidate].offer.choice
-        doing = f"{_ONGOING[case.phase]} {candidate if case.candidate else ''}".rstrip()
-    choices = tuple(
-        (str(arm.offer.choice), _standing(state, case, number))
-        for number, arm in enumerate(case.arms)
-    )
+        candidate = names[case.candidate] if case.candidate else ""
+        doing = f"{_ONGOING[case.phase]} {candidate}".rstrip()
+    choices = tuple((name, _standing(state, case, number)) for number, name in enumerate(names))
     return SiteLine(
         case.site.key,
         case.bucket,
-        str(live),
+        names[case.live],
         case.calls,
         baseline_s,
         live_s,
@@ -114,6 +119,7 @@ def site_line(state: State, case: Case, reason: str) -> SiteLine:
         why,
         choices,
         doing,
+        monitor_of(state, case),
     )
 
 

@@ -52,6 +52,11 @@ SUITES = (
         "LSTM, GRU and RNN layers beside the peers",
         _in("grainshift.bench.recurrence"),
     ),
+    Suite(
+        "cachegrind",
+        "modelled cache hits of the kernels against cachegrind's count",
+        _in("grainshift.bench.cachegrind"),
+    ),
 )
 
 

@@ -11,7 +11,8 @@ _FILE_COLUMNS = 140
 
 def bench(
     family: Annotated[
-        str, typer.Argument(help="What to measure: tuner, overhead, journal or recurrence.")
+        str,
+        typer.Argument(help="What to measure: tuner, overhead, journal, recurrence or cachegrind."),
     ],
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer and shorter runs, for a first look.")

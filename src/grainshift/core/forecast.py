@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass
 
+from grainshift.core.site import Named
+
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
@@ -11,7 +13,9 @@ class Forecast:
     `time_ratio` is the Choice's time over the baseline's; `spread` is the standard deviation of
     its logarithm; `extra_bytes` is memory held beyond the baseline's; `build_s` is CPU time.
     Of the bytes that one call reads and writes, `touched_bytes` in all, `working_set_bytes` are
-    distinct and come back in the next; 0 where the family cannot say.
+    distinct and come back in the next; 0 where the family cannot say. That call is of `steps`
+    steps, each of `rows` units of work. `hits` are the shares of its references that the caches
+    serve up to each level, modelled as if nothing else ran: `l1`, `l2`...
     """
 
     time_ratio: float = 1.0
@@ -20,6 +24,9 @@ class Forecast:
     build_s: float = 0.0
     working_set_bytes: int = 0
     touched_bytes: int = 0
+    steps: int = 1
+    rows: int = 1
+    hits: Named = ()
 
     @property
     def pessimistic_ratio(self) -> float:

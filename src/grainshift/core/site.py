@@ -37,3 +37,8 @@ class Site:
     def key(self) -> str:
         """The name of this Site in journals, reports and stories."""
         return f"{self.family}:{self.path}"
+
+    @property
+    def part_names(self) -> tuple[str, ...]:
+        """The last word of each part's path, in the order of a plan."""
+        return tuple(part.path.rpartition(".")[2] for part in self.parts)

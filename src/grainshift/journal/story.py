@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+from grainshift.core.choice import spell
 from grainshift.core.errors import JournalFault
 from grainshift.core.events import (
     AnyEvent,
@@ -30,6 +31,7 @@ from grainshift.core.instructions import (
     Swap,
 )
 from grainshift.core.reading import Reading
+from grainshift.core.site import Named
 from grainshift.journal.read import Run, entries, find_run, runs, sites
 from grainshift.journal.text import Entry
 
@@ -117,7 +119,9 @@ class _Case:
     """What has to be kept in mind to tell the next line of one bucket."""
 
     bucket: str
+    parts: tuple[str, ...] = ()
     choices: list[str] = field(default_factory=list)
+    hits: list[Named] = field(default_factory=list)
     live: int = 0
     calls: int = 0
     last_s: float = 0.0
@@ -130,7 +134,7 @@ class _Case:
         self.last_s = event.at_s
         match event:
             case Opened():
-                self.choices = []
+                self.choices, self.hits, self.parts = [], [], event.site.part_names
                 yield self._offered(event.at_s, "opened", "opened with", event.offers)
             case Extended():
                 yield self._offered(event.at_s, "extended", "further Choices:", event.offers)
@@ -198,7 +202,7 @@ class _Case:
         self.calls = 0
         if calls and seen:
             text = f"{self._name(self.live)} for {calls} calls, {_time(median(seen))} a unit"
-            yield self._line(self.last_s, "ran", text)
+            yield self._line(self.last_s, "ran", f"{text}{self._hits()}")
 
     def _read(self, event: Read) -> Iterator[Line]:
         self.calls += event.calls
@@ -213,8 +217,9 @@ class _Case:
             self.trial_s = event.at_s
 
     def _offered(self, at_s: float, what: str, text: str, offers: tuple[Offer, ...]) -> Line:
-        names = [str(offer.choice) for offer in offers]
+        names = [spell(offer.choice, self.parts) for offer in offers]
         self.choices.extend(names)
+        self.hits.extend(offer.forecast.hits for offer in offers)
         return self._line(at_s, what, f"{text} {', '.join(names)}")
 
     def _compared(self, event: Compared) -> Line:
@@ -226,6 +231,11 @@ class _Case:
 
     def _name(self, arm: int) -> str:
         return self.choices[arm] if 0 <= arm < len(self.choices) else f"Choice {arm}"
+
+    def _hits(self) -> str:
+        hits = self.hits[self.live] if self.live < len(self.hits) else ()
+        said = ", ".join(f"{name} {ratio:.0%}" for name, ratio in hits)
+        return f"; modelled cache hits {said}" if said else ""
 
     def _line(self, at_s: float, what: str, text: str) -> Line:
         return Line(at_s, self.bucket, what, text)

@@ -10,6 +10,9 @@ survives with probability
 
 which is the hit ratio itself: the equation's smaller root. It lies between strict LRU, which keeps
 nothing of a sweep longer than itself (h = 0), and perfect foresight (h = C / W).
+
+Where a program's loops are known, Reuse says more: a reference hits in every cache that holds the
+distinct bytes touched since the last one to the same place, as strict LRU would have it.
 """
 
 import math
@@ -17,8 +20,55 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from grainshift.core.machine import Cache
+from grainshift.core.site import Named
 
+LINE_BYTES = 64
 _HALVINGS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """References to bytes that were last touched a while ago, told in distinct bytes since then.
+
+    The distances are spread evenly from `near_bytes` to `far_bytes`.
+    """
+
+    references: float
+    near_bytes: float = 0.0
+    far_bytes: float = 0.0
+
+    def times(self, count: float) -> "Reuse":
+        """The same, so many times over."""
+        return Reuse(self.references * count, self.near_bytes, self.far_bytes)
+
+    def hits(self, capacity_bytes: float) -> float:
+        """The references that a cache serves which throws out what was touched longest ago."""
+        if capacity_bytes >= self.far_bytes:
+            return self.references
+        inside_bytes = max(0.0, capacity_bytes - self.near_bytes)
+        return self.references * inside_bytes / max(self.far_bytes - self.near_bytes, 1.0)
+
+
+def hit_ratio(reuses: Sequence[Reuse], capacity_bytes: float) -> float:
+    """The share of all references that a cache of this capacity serves; 1 where there are none."""
+    references = sum(reuse.references for reuse in reuses)
+    if references <= 0.0:
+        return 1.0
+    return sum(reuse.hits(capacity_bytes) for reuse in reuses) / references
+
+
+def hit_ratios(reuses: Sequence[Reuse], caches: Sequence[Cache], threads: int = 1) -> Named:
+    """The share of all references that each level and those before it serve, as `l1`, `l2`...
+
+    Of a cache that cores share, each of so many threads has its part.
+    """
+    return tuple(
+        (
+            f"l{cache.level}",
+            round(hit_ratio(reuses, cache.size_bytes / max(1, min(threads, cache.shared_by))), 4),
+        )
+        for cache in sorted(caches, key=lambda cache: cache.level)
+    )
 
 
 @dataclass(frozen=True, slots=True)

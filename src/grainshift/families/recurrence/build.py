@@ -14,10 +14,10 @@ from torch import _VF, Tensor, nn
 from grainshift.core.choice import Choice
 from grainshift.core.family import Runner
 from grainshift.families.recurrence.cell import Cell, cell_of
-from grainshift.families.recurrence.choice import STOCK, blocks, is_packed
+from grainshift.families.recurrence.choice import STOCK, blocks, is_packed, parts
 from grainshift.families.recurrence.find import shape_of
 from grainshift.families.recurrence.product import PackedProduct, PlainProduct, Product
-from grainshift.families.recurrence.sweep import Start, sweep
+from grainshift.families.recurrence.sweep import Cuts, Start, sweep
 from grainshift.families.recurrence.weights import Packed, Weights, current, grouped
 
 Run = Callable[..., tuple[Tensor, Any]]
@@ -62,18 +62,19 @@ def _answered(answer: tuple[Tensor, ...]) -> tuple[Tensor, Any]:
 def _profile(layer: nn.RNNBase, choice: Choice, packed: Packed | None) -> Run:
     kind, outputs = layer.mode, layer.proj_size or layer.hidden_size
     directions = 2 if layer.bidirectional else 1
-    cuts: dict[int, tuple[int, ...]] = {}
+    profiles = parts(choice, layer.num_layers * directions)
+    known: dict[int, Cuts] = {}
 
     def run(x_TBI: Tensor, state: Any) -> tuple[Tensor, Any]:
         steps = x_TBI.shape[0]
-        sizes = cuts.get(steps)
-        if sizes is None:
-            cuts.clear()  # one entry: most calls have the shape of the last
-            sizes = cuts[steps] = tuple(blocks(choice, steps))
+        cuts = known.get(steps)
+        if cuts is None:
+            known.clear()  # one entry: most calls have the shape of the last
+            cuts = known[steps] = [tuple(blocks(profile, steps)) for profile in profiles]
         groups = grouped(current(layer), layer.bias, bool(layer.proj_size))
         make = _maker(kind, groups, packed)
         start = state if kind == "LSTM" else (state,)
-        y_TBO, finals = sweep(x_TBI, start, outputs, directions, sizes, make)
+        y_TBO, finals = sweep(x_TBI, start, outputs, directions, cuts, make)
         after = tuple(torch.stack(parts) for parts in zip(*finals, strict=True))
         return y_TBO, after if kind == "LSTM" else after[0]
 

@@ -51,7 +51,13 @@ def shape_of(layer: nn.RNNBase) -> Shape:
 
 def _site(path: str, layer: nn.RNNBase) -> Site:
     shape = shape_of(layer)
-    return Site(FAMILY_NAME, path, shape.fingerprint, Tempo.SEGMENT, shape.features)
+    places = [f"{path}.{name}" if path else name for name in shape.names]
+    sweeps = [
+        Site(FAMILY_NAME, place, sweep.fingerprint, Tempo.SEGMENT, sweep.features)
+        for place, sweep in zip(places, map(shape.sweep, range(shape.sweeps)), strict=True)
+    ]
+    parts = tuple(sweeps) if len(sweeps) > 1 else ()
+    return Site(FAMILY_NAME, path, shape.fingerprint, Tempo.SEGMENT, shape.features, parts)
 
 
 def _refusal(module: nn.Module) -> str | None:

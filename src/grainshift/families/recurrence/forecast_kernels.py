@@ -10,8 +10,9 @@ from grainshift.families.recurrence.choice import (
     BF16,
     FP32,
     INT8,
-    blocks,
+    block_counts,
     is_solo,
+    parts,
     precision_of,
     waves,
 )
@@ -39,13 +40,14 @@ def kernel_s(shape: Shape, batch: int, steps: int, choice: Choice, machine: Mach
     gates_s = _GATE_S * shape.gates / 4 * shape.hidden * batch / threads
     wait_s = 0.0 if threads == 1 or (apart and beside == threads) else _WAIT_S
     total_s = _CALL_S + (_TEAM_S if threads > 1 else 0.0)
-    for layer in range(shape.layers):
-        step_s = _product_s(shape, shape.hidden, batch, choice, machine, share) + gates_s + wait_s
+    step_s = _product_s(shape, shape.hidden, batch, choice, machine, share) + gates_s + wait_s
+    for number, profile in enumerate(parts(choice, shape.sweeps)):
+        inputs = shape.inputs_of(number // shape.directions)
         inputs_s = sum(
-            _product_s(shape, shape.inputs_of(layer), size * batch, choice, machine, share)
-            for size in blocks(choice, steps)
+            count * _product_s(shape, inputs, size * batch, choice, machine, share)
+            for size, count in block_counts(profile, steps)
         )
-        total_s += shape.directions * (steps * step_s + inputs_s)
+        total_s += steps * step_s + inputs_s
     return total_s
 
 

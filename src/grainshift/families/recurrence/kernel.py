@@ -9,35 +9,48 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from grainshift.core.choice import Choice
+from grainshift.core.choice import Choice, is_plan
 from grainshift.core.family import Runner
-from grainshift.families.recurrence.choice import is_solo, until, waves, widest_block
+from grainshift.families.recurrence.choice import is_solo, parts, until, waves, widest_block
 from grainshift.families.recurrence.library import Library
 from grainshift.families.recurrence.net import Net, Packed
 from grainshift.families.recurrence.swift import Swift
 
 Run = Callable[..., tuple[Tensor, Any]]
 _CALL = struct.Struct("23q")  # the fields of `Call` in call.h
-_PROFILE = struct.Struct("6q")  # the fields of `Profile` in door.cpp
-_NO_END = (1 << 63) - 1
+_PROFILE = struct.Struct("7q")  # the fields of `Profile` in door.cpp
 _RAN, _STALE = 0, 1
+_ALL_STEPS = 1 << 62
+
+
+class _Plan:
+    """Block and last blocked step of each sweep, where the kernels read them; 0 without a plan."""
+
+    __slots__ = ("_pairs", "address")
+
+    def __init__(self, choice: Choice, sweeps: int) -> None:
+        profiles = parts(choice, sweeps) if is_plan(choice) else ()
+        pairs = [(widest_block(part), until(part, _ALL_STEPS)) for part in profiles]
+        self._pairs = array("q", itertools.chain.from_iterable(pairs))
+        self.address = self._pairs.buffer_info()[0] if pairs else 0
 
 
 def build(
     library: Library, net: Net, layer: nn.RNNBase, choice: Choice, swift: Swift | None = None
 ) -> Runner:
     """A Choice ready to run; what it holds is shared by all Choices of its precision."""
-    run = _runner(library, net, layer, choice)
+    plan = _Plan(choice, layer.num_layers * (2 if layer.bidirectional else 1))
+    run = _runner(library, net, layer, choice, plan)
     if swift is not None:
-        run = _swiftly(swift, _profile(library, choice), net, layer, run)
+        run = _swiftly(swift, _profile(library, choice, plan), net, layer, run)
     return Runner(run, net.fresh().panels.held_bytes)
 
 
-def _profile(library: Library, choice: Choice) -> bytes:
+def _profile(library: Library, choice: Choice, plan: _Plan) -> bytes:
     """The Choice as `Profile` in door.cpp."""
-    most = widest_block(choice) if choice.name == "hybrid" else _NO_END
-    words = widest_block(choice), most, int(is_solo(choice)), int(waves(choice))
-    return _PROFILE.pack(library.run_address, library.pool, *words)
+    blocks = widest_block(choice), until(choice, _ALL_STEPS)
+    words = int(is_solo(choice)), int(waves(choice))
+    return _PROFILE.pack(library.run_address, library.pool, *blocks, *words, plan.address)
 
 
 def _swiftly(swift: Swift, profile: bytes, net: Net, layer: nn.RNNBase, otherwise: Run) -> Run:
@@ -55,7 +68,7 @@ def _swiftly(swift: Swift, profile: bytes, net: Net, layer: nn.RNNBase, otherwis
     return run
 
 
-def _runner(library: Library, net: Net, layer: nn.RNNBase, choice: Choice) -> Run:
+def _runner(library: Library, net: Net, layer: nn.RNNBase, choice: Choice, plan: _Plan) -> Run:
     width = layer.hidden_size * (2 if layer.bidirectional else 1)
     is_lstm = layer.mode == "LSTM"
     block, solo, wave = widest_block(choice), is_solo(choice), int(waves(choice))
@@ -85,7 +98,7 @@ def _runner(library: Library, net: Net, layer: nn.RNNBase, choice: Choice) -> Ru
                 *(steps, h.shape[1]),
                 *(block, until(choice, steps)),
                 *(1 if solo else torch.get_num_threads(), wave),
-                0,
+                plan.address,  # and so the plan lives as long as this function
             )
 
         _run(library, net, call)

@@ -15,13 +15,13 @@ from grainshift.runtime.native import Native
 
 KINDS = ("LSTM", "GRU", "RNN_TANH", "RNN_RELU")
 PRECISIONS = ("fp32", "bf16", "int8")
-_SOURCES = Path(__file__).with_name("kernels")
+SOURCES = Path(__file__).with_name("kernels")
 _WORD, _ADDRESS = ctypes.c_int64, ctypes.c_void_p
 
 
 def native(folder: Path) -> Native:
     """The kernels' sources, and where the built library is kept."""
-    return Native("recurrence", _SOURCES, "forward.cpp", folder)
+    return Native("recurrence", SOURCES, "forward.cpp", folder)
 
 
 @dataclass(frozen=True, slots=True)

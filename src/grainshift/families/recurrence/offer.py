@@ -15,6 +15,7 @@ from grainshift.families.recurrence.choice import (
     STOCK,
     WAVE,
     hybrid,
+    planned,
     rolled,
     unrolled,
 )
@@ -22,6 +23,7 @@ from grainshift.families.recurrence.shape import Shape
 
 _UNROLLS = (2, 4, 8, 16, 32)
 _HYBRIDS = (8, 32)
+_MOST_PLANNED = 3  # layers of a stack
 
 
 def offer_kernels(shape: Shape, bucket: str, limits: Limits) -> tuple[Choice, ...]:
@@ -32,6 +34,8 @@ def offer_kernels(shape: Shape, bucket: str, limits: Limits) -> tuple[Choice, ..
     for precision in ((), *((word,) for word in lower)):
         choices.extend(_profiles(steps, *precision))
         choices.extend(_profiles(steps, SOLO, *precision))
+        choices.extend(_plans(shape, steps, *precision))
+        choices.extend(_plans(shape, steps, SOLO, *precision))
         if shape.layers > 1 and shape.directions == 1:
             choices.extend(unrolled(u, WAVE, *precision) for u in _UNROLLS if 4 * u <= steps)
     return tuple(choices)
@@ -50,6 +54,25 @@ def can_pack() -> bool:
     """Does this PyTorch have the operators for weights packed for oneDNN?"""
     names = ("_reorder_linear_weight", "_linear_pointwise")
     return torch._C._has_mkldnn and all(hasattr(torch.ops.mkldnn, name) for name in names)
+
+
+def _plans(shape: Shape, steps: int, *words: str) -> Iterator[Choice]:
+    """Plans for short stacks whose first layer differs from the rest.
+
+    Blocks pay where a layer's input matrix is large: the wider layers get them, or wider ones.
+    """
+    rest = shape.hidden * shape.directions
+    if not 2 <= shape.layers <= _MOST_PLANNED or shape.inputs == rest:
+        return
+    for wide, narrow in ((unrolled(u, *words), slim) for u, slim in _mixes(words) if u <= steps):
+        first, others = (wide, narrow) if shape.inputs > rest else (narrow, wide)
+        beside = shape.directions
+        yield planned(*[first] * beside, *[others] * (shape.sweeps - beside))
+
+
+def _mixes(words: tuple[str, ...]) -> tuple[tuple[int, Choice], ...]:
+    """The block of the layers with wide inputs, and what the others do."""
+    return (8, rolled(*words)), (32, unrolled(4, *words))
 
 
 def _profiles(steps: int, *words: str) -> Iterator[Choice]:

@@ -1,7 +1,7 @@
 """The Shape of a recurrent layer: what its Site's fingerprint says. Knows no module or tensor."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grainshift.core.site import Named, Site
 
@@ -30,6 +30,17 @@ class Shape:
     def sweeps(self) -> int:
         """How often the sequence is walked: layers times directions."""
         return self.layers * self.directions
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A name for each sweep, as PyTorch ends its weights' names; plans have this order."""
+        words = ("", "_reverse")[: self.directions]
+        return tuple(f"l{layer}{word}" for layer in range(self.layers) for word in words)
+
+    def sweep(self, number: int) -> "Shape":
+        """One sweep as a layer of its own."""
+        inputs = self.inputs_of(number // self.directions)
+        return replace(self, inputs=inputs, layers=1, directions=1)
 
     @property
     def fingerprint(self) -> str:

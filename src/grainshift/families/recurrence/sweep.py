@@ -9,17 +9,18 @@ from torch import Tensor
 from grainshift.families.recurrence.cell import Cell
 
 Start = tuple[Tensor, ...]
+Cuts = Sequence[Sequence[int]]
 MakeCell = Callable[[int, Start], tuple[Cell, Callable[[Tensor], Tensor]]]
 
 
 def sweep(
-    x_TBI: Tensor, state: Start, hidden: int, directions: int, sizes: Sequence[int], make: MakeCell
+    x_TBI: Tensor, state: Start, hidden: int, directions: int, cuts: Cuts, make: MakeCell
 ) -> tuple[Tensor, list[Start]]:
     """The last layer's outputs, and the state of each layer and direction after its last step.
 
-    `make` gives the cell and the input product of one layer and direction. Scratch is made and
-    used in inference mode, where operators are cheapest; outputs are made outside, so that they
-    are the tensors that the caller's mode calls for.
+    `make` gives the cell and the input product of one layer and direction, `cuts` its blocks.
+    Scratch is made and used in inference mode, where operators are cheapest; outputs are made
+    outside, so that they are the tensors that the caller's mode calls for.
     """
     steps, batch = x_TBI.shape[:2]
     finals: list[Start] = []
@@ -29,7 +30,7 @@ def sweep(
             for back, y_TBH in enumerate(outs):
                 start = tuple(part[first + back] for part in state)
                 cell, project = make(first + back, start)
-                _walk(cell, project, x_TBI, y_TBH, sizes, bool(back))
+                _walk(cell, project, x_TBI, y_TBH, cuts[first + back], bool(back))
                 finals.append(cell.state())
         x_TBI = outs[0] if directions == 1 else torch.cat(outs, 2)
     return x_TBI, finals

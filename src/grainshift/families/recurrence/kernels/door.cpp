@@ -31,6 +31,7 @@ struct Profile {
   int (*run)(const Call*);
   const Pool* pool;
   int64_t block, most, solo, wave;
+  const int64_t* plan;
 };
 
 // What an entry expects of its layer, as swift.py lays it out.
@@ -168,7 +169,7 @@ PyObject* step_all(const Packing& packing, const Profile& profile, const Tensor&
   call.steps = steps, call.rows = rows;
   call.block = profile.block, call.until = std::min(profile.most, steps);
   call.threads = profile.solo ? 1 : at::get_num_threads();
-  call.wave = profile.wave;
+  call.wave = profile.wave, call.plan = profile.plan;
   int answer;
   Py_BEGIN_ALLOW_THREADS;
   answer = profile.run(&call);

@@ -35,7 +35,9 @@ class Member {
       : call_(call), net_(*call.net), sweep_(net_.sweeps[sweep]), progress_(progress),
         number_(sweep), layer_(sweep / net_.directions), back_(sweep % net_.directions),
         first_(first), size_(size), base_(base), id_(id), width_(WIDTH[net_.kind]),
-        from_(net_.panels * rank / size), to_(net_.panels * (rank + 1) / size) {
+        from_(net_.panels * rank / size), to_(net_.panels * (rank + 1) / size),
+        block_(call.plan ? call.plan[2 * sweep] : call.block),
+        until_(call.plan ? call.plan[2 * sweep + 1] : call.until) {
     y_ = target(layer_, y_step_, y_row_);
     if (layer_ == 0) {
       x_ = call.x, x_step_ = call.x_step, x_row_ = call.x_row;
@@ -56,7 +58,7 @@ class Member {
     static thread_local std::vector<const float*> inputs;
     const int64_t steps = call_.steps;
     for (int64_t at = 0; at < steps;) {
-      const int64_t block = at < call_.until ? std::min(call_.block, call_.until - at) : 1;
+      const int64_t block = at < until_ ? std::min(block_, until_ - at) : 1;
       const int64_t end = std::min(at + block, steps);
       if (source_first < source_last) await(progress_, source_first, source_last, base_ + end);
       inputs.clear();
@@ -244,6 +246,7 @@ class Member {
   int64_t base_;
   int id_, width_;
   int64_t from_, to_;
+  int64_t block_, until_;
   const float* x_;
   int64_t x_step_, x_row_;
   float* y_;
