@@ -82,6 +82,7 @@ WORKLOADS = (
     _workload("LSTM", (64, 256, 1, 1, 1, 32), rolled()),
     _workload("LSTM", (64, 256, 1, 1, 1, 32), unrolled(8)),
     _workload("LSTM", (64, 256, 1, 1, 1, 32), unrolled(8, words.BF16)),
+    _workload("LSTM", (64, 256, 1, 1, 1, 32), unrolled(8, words.INT8)),
     _workload("LSTM", (32, 64, 1, 1, 2, 32), unrolled(8)),
     _workload("LSTM", (256, 256, 2, 1, 4, 16), unrolled(8)),
     _workload("LSTM", (16, 128, 2, 1, 1, 32), planned(rolled(), unrolled(16))),

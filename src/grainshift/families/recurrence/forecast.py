@@ -12,7 +12,6 @@ from grainshift.core.machine import Machine
 from grainshift.core.site import Named
 from grainshift.families.recurrence import bucket as buckets
 from grainshift.families.recurrence.choice import (
-    BF16,
     STOCK,
     block_counts,
     blocks,
@@ -28,7 +27,7 @@ from grainshift.families.recurrence.rate import stream_rate
 from grainshift.families.recurrence.reuse import kernel_reuses
 from grainshift.families.recurrence.reuse_operators import operator_reuses
 from grainshift.families.recurrence.shape import Shape
-from grainshift.families.recurrence.vectors import vectors_of
+from grainshift.families.recurrence.vectors import INPUTS, vectors_of
 from grainshift.machine.cache_model import hit_ratios
 
 _STOCK_OPERATOR_S = 0.9e-6  # one operator inside PyTorch's own loop
@@ -153,7 +152,7 @@ def _traffic(
 
 def _weight_share(choice: Choice) -> int:
     """How many of its weights take the place of one in fp32."""
-    return 2 if precision_of(choice) == BF16 else 1
+    return INPUTS[precision_of(choice)]
 
 
 def _copy_bytes(shape: Shape, choice: Choice) -> int:

@@ -61,7 +61,7 @@ def _plans(shape: Shape, steps: int, *words: str) -> Iterator[Choice]:
 
     Blocks pay where a layer's input matrix is large: the wider layers get them, or wider ones.
     """
-    rest = shape.hidden * shape.directions
+    rest = shape.outputs * shape.directions
     if not 2 <= shape.layers <= _MOST_PLANNED or shape.inputs == rest:
         return
     for wide, narrow in ((unrolled(u, *words), slim) for u, slim in _mixes(words) if u <= steps):

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 from grainshift.core.choice import Choice
 from grainshift.families.recurrence.choice import (
-    BF16,
     block_counts,
     is_solo,
     parts,
@@ -18,7 +17,7 @@ from grainshift.families.recurrence.choice import (
     waves,
 )
 from grainshift.families.recurrence.shape import Shape
-from grainshift.families.recurrence.vectors import WIDTH, Vectors
+from grainshift.families.recurrence.vectors import INPUTS, WIDTH, Vectors
 from grainshift.machine.cache_model import LINE_BYTES, Reuse
 
 _STATES = {"LSTM": 2, "GRU": 1, "RNN_TANH": 1, "RNN_RELU": 1}
@@ -39,7 +38,7 @@ def kernel_reuses(
     threads = 1 if is_solo(choice) else max(threads, 1)
     apart = shape.directions if shape.directions > 1 else shape.layers if waves(choice) else 1
     beside = min(apart, threads)
-    word = 2 if precision_of(choice) == BF16 else 1
+    word = INPUTS[precision_of(choice)]
     walks = [
         _Walk(shape.sweep(number), profile, batch, steps, vectors, threads / beside, word)
         for number, profile in enumerate(parts(choice, shape.sweeps))
@@ -55,7 +54,7 @@ def kernel_reuses(
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
-    """One sweep as one of its threads walks it; a word of a panel holds one or two inputs.
+    """One sweep as one of its threads walks it; a word of a panel holds `word` inputs.
 
     In a call of one step no panel is met again; `idle_bytes` are then those between two calls.
     """

@@ -36,7 +36,7 @@ def _block(shape: Shape, rows: int, size: int, vectors: Vectors) -> Iterator[Reu
     near_bytes = shape.recurrent_bytes + 2.0 * row_bytes
     between_bytes = shape.matrix_bytes + size * (row_bytes + _FLOAT_BYTES * rows * shape.inputs)
     yield from _product(shape, shape.inputs, size * rows, between_bytes, vectors)
-    for reuse in _product(shape, shape.hidden, rows, near_bytes, vectors):
+    for reuse in _product(shape, shape.outputs, rows, near_bytes, vectors):
         yield reuse.times(size)
     references = size * row_bytes / vectors.width_bytes
     yield Reuse(references, near_bytes, between_bytes)

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 from grainshift.core.machine import Machine
+from grainshift.families.recurrence.choice import BF16, FP32, INT8
 
 WIDTH = {"LSTM": 4, "GRU": 3, "RNN_TANH": 2, "RNN_RELU": 2}  # vectors side by side in a panel
+INPUTS = {FP32: 1, BF16: 2, INT8: 4}  # of one word of a panel
 _FLOAT_BYTES = 4
 
 
@@ -30,7 +32,7 @@ class Vectors:
         return max(1, min(8, (self.registers - width - 1) // width))
 
     def stacked(self, kind: str, rows: int, word: int) -> float:
-        """Sums without a register, for each input; a word of a panel holds one or two inputs."""
+        """Sums without a register, for each input; a word of a panel holds `word` inputs."""
         sums = WIDTH[kind] * rows
         turn = word * (1 if sums * word >= 8 else 2 if sums * word >= 6 else 4)
         ways = turn if rows == 1 or sums < 8 else 1
