@@ -30,6 +30,7 @@ from grainshift.runtime.native import Native
 __all__ = ["FAMILY", "Recurrence"]
 
 _Shared = WeakKeyDictionary[nn.Module, WeakValueDictionary[str, Any]]
+_Installed = WeakKeyDictionary[nn.Module, WeakValueDictionary[str, nn.RNNBase]]
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,9 @@ class Recurrence:
     segment_s: float = 0.002
     kernels: Path | None = None
     _shared: _Shared = field(
+        default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
+    )
+    _installed: _Installed = field(
         default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
     )
 
@@ -87,7 +91,7 @@ class Recurrence:
         self, model: nn.Module, site: Site, bucket: str, choice: Choice, folder: str
     ) -> Runner:
         """Make a Choice ready to run one segment."""
-        layer = _find.layer_at(model, site)
+        layer = self._layer(model, site)
         if uses_operators(choice):
             packed = self._share(layer, "operators", Packed)
             return _build.build(layer, choice, packed)
@@ -100,7 +104,21 @@ class Recurrence:
 
     def install(self, model: nn.Module, site: Site, door: Door) -> Callable[[], None]:
         """Send the layer's calls through a Slot; the answer undoes it."""
-        return _install.install(_find.layer_at(model, site), door, self.segment_s)
+        layer = _find.layer_at(model, site)
+        take_out = _install.install(layer, door, self.segment_s)
+        installed = self._installed.setdefault(model, WeakValueDictionary())
+        installed[site.path] = layer
+
+        def undo() -> None:
+            take_out()
+            installed.pop(site.path, None)
+
+        return undo
+
+    def _layer(self, model: nn.Module, site: Site) -> nn.RNNBase:
+        """The layer whose calls come through the Slot, though the model may hold another by now."""
+        layer = self._installed.get(model, {}).get(site.path)
+        return _find.layer_at(model, site) if layer is None else layer
 
     def _share(self, layer: nn.Module, kind: str, make: Callable[[], Any]) -> Any:
         """What all Choices of one kind at a layer have in common, gone when the last of them is."""
