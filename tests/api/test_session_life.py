@@ -40,6 +40,20 @@ def test_a_model_nobody_holds_takes_its_threads_along() -> None:
     assert [ref() for ref in seen] == [None] * 3
 
 
+def test_a_layer_that_outlives_its_model_goes_back_to_the_baseline() -> None:
+    model = grainshift.tune(speaker())
+    rest(session_of(model))
+    answers(model)
+    force(model, "B2.T32", 1)
+    gru, slot = model.gru, slots(model)["recurrence:gru"]
+    assert slot.live("B2.T32") == 1
+    del model
+    wait_until(lambda: all_gone() and slot.live("B2.T32") == 0)
+    x = torch.ones(2, 20, 24)
+    with torch.no_grad():
+        assert relative_error(gru(x), speaker().gru(x)) == 0.0
+
+
 def test_untune_ends_all_threads_and_frees_the_session() -> None:
     wait_until(all_gone)
     model = grainshift.tune(speaker(), settings=grainshift.Settings(drain_s=0.001))

@@ -65,7 +65,7 @@ def untune(model: Model) -> Model:
     """Give a model back as it was before `tune`; a model that is not tuned stays as it is."""
     arguments.check_model(model)
     session = model.__dict__.pop(ATTRIBUTE, None)
-    if isinstance(session, Session):
+    if isinstance(session, Session) and session.tunes(model):
         session.close()
     return model
 

@@ -135,6 +135,8 @@ class Session:
         state = loop.begin(settings, limits, make_guards(settings, limits))
         self.driver = Driver(state, ports)
         self.untouched: list[tuple[str, str]] = []
+        self._model = weakref.ref(model)
+        self._slots: list[weakref.ref[Slot]] = []
         self._undo: list[Callable[[], None]] = []
         self._why_empty = ""
         self._why_ended = ""
@@ -143,7 +145,14 @@ class Session:
             self._install(model, family)
         self._pulse = Pulse(self._look, self._is_calm, self._give_up, settings.drain_s)
         self._end = weakref.finalize(
-            self, _end, self._process, self._pulse, self._builders, self._sensors, self.journal
+            self,
+            _end,
+            self._process,
+            tuple(self._slots),
+            self._pulse,
+            self._builders,
+            self._sensors,
+            self.journal,
         )
         if self._undo:
             self._start()
@@ -168,6 +177,7 @@ class Session:
                 self.untouched.append((site.path, f"{family.name} could not begin: {fault!r}"))
                 continue
             self._undo.append(undo)
+            self._slots.append(weakref.ref(slot))
             self.driver.attach(site, family, slot, model)
 
     def _start(self) -> None:
@@ -193,6 +203,10 @@ class Session:
 
     def _give_up(self) -> None:
         self.driver.close()
+
+    def tunes(self, model: nn.Module) -> bool:
+        """Whether it is this model that it tunes; a shallow copy carries the session of another."""
+        return self._model() is model
 
     def report(self) -> Report:
         """What every Site does now, and why."""
@@ -248,9 +262,9 @@ class Session:
     def __deepcopy__(self, memo: dict[int, Any]) -> None:
         """A copy of a tuned model is not tuned."""
 
-    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
-        """A pickle of a tuned model is not tuned either."""
-        return _nothing, ()
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        """A pickle of a tuned model is not tuned either, and needs nothing of ours to be read."""
+        return type(None), ()
 
 
 def _state_of(session: Session) -> Callable[[], State]:
@@ -264,16 +278,20 @@ def _state_of(session: Session) -> Callable[[], State]:
     return state
 
 
-def _nothing() -> None:
-    """What a copied or pickled model holds instead of its session."""
-
-
 def _end(
-    process: int, pulse: Pulse, builders: Builders, sensors: Sensors, journal: Journal
+    process: int,
+    slots: tuple[weakref.ref[Slot], ...],
+    pulse: Pulse,
+    builders: Builders,
+    sensors: Sensors,
+    journal: Journal,
 ) -> None:
     if os.getpid() != process:  # forked: all of this is the other process's
         return
     pulse.stop(1.0)
+    for known in slots:
+        if (slot := known()) is not None:  # a layer outlives its model, with nobody to look after
+            slot.revert_all()
     builders.close()
     sensors.close()
     journal.close()
@@ -282,7 +300,7 @@ def _end(
 def session_of(model: nn.Module) -> Session:
     """The session of a tuned model."""
     session = model.__dict__.get(ATTRIBUTE)
-    if not isinstance(session, Session):
+    if not isinstance(session, Session) or not session.tunes(model):
         kind = type(model).__name__
         raise NotTunable(f"this {kind} is not tuned; call grainshift.tune(model) first")
     return session
