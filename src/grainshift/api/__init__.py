@@ -35,7 +35,7 @@ def tune(
 
     memory_budget: most bytes that Choices may hold beyond the model's own ("2GB", "10%").
     error_budget: largest relative error that lower precision may cause; without it none is used.
-    latency_budget: seconds that no call may be made to exceed.
+    latency_budget: seconds that no call of a Site may be made to exceed.
     goal: "latency" or "throughput". engines: such as ["cpu:0", "cpu:1"]; all unless named.
     families, policy: which of them to use instead of the defaults.
     """
