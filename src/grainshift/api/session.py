@@ -1,6 +1,7 @@
 """One tuned model: its Slots, driver, pulse and Journal, from tune to untune. Decides nothing."""
 
 import os
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -141,23 +142,31 @@ class Session:
         self._why_empty = ""
         self._why_ended = ""
         self._process = os.getpid()
-        for family in plan.families:
-            self._install(model, family)
+        self._families = plan.families
+        self._life = threading.RLock()
         self._pulse = Pulse(self._look, self._is_calm, self._give_up, settings.drain_s)
         self._end = weakref.finalize(
             self,
             _end,
             self._process,
-            tuple(self._slots),
+            self._slots,
             self._pulse,
             self._builders,
             self._sensors,
             self.journal,
         )
-        if self._undo:
-            self._start()
-        else:
-            names = " and ".join(family.name for family in plan.families)
+
+    def begin(self, model: nn.Module) -> None:
+        """Send the model's Sites through Slots; nothing if the session was closed already."""
+        with self._life:
+            if not self._end.alive:
+                return
+            for family in self._families:
+                self._install(model, family)
+            if self._undo:
+                self._start()
+                return
+            names = " and ".join(family.name for family in self._families)
             kind = type(model).__name__
             self._why_empty = f"There is nothing to tune: {names} found no Site in this {kind}."
 
@@ -253,11 +262,12 @@ class Session:
 
     def close(self) -> None:
         """Give the model back as it was."""
-        self._restore()
-        if os.getpid() == self._process:  # a forked process has no such thread
-            self._pulse.stop()
-        self.driver.close()
-        self._end()
+        with self._life:
+            self._restore()
+            if os.getpid() == self._process:  # a forked process has no such thread
+                self._pulse.stop()
+            self.driver.close()
+            self._end()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> None:
         """A copy of a tuned model is not tuned."""
@@ -280,7 +290,7 @@ def _state_of(session: Session) -> Callable[[], State]:
 
 def _end(
     process: int,
-    slots: tuple[weakref.ref[Slot], ...],
+    slots: list[weakref.ref[Slot]],
     pulse: Pulse,
     builders: Builders,
     sensors: Sensors,
