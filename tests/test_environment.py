@@ -27,6 +27,26 @@ def test_an_account_without_a_home_still_has_a_cache_folder() -> None:
     assert environment({}).cache_folder.is_absolute()
 
 
+def test_a_relative_folder_stays_where_it_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = environment({"GRAINSHIFT_CACHE": "here/cache"})
+    assert found.cache_folder == tmp_path / "here/cache"
+
+
+def test_a_folder_that_cannot_be_told_is_no_reason_to_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    nobody = environment({"GRAINSHIFT_CACHE": "~no-such-user-here/cache"})
+    assert nobody.cache_folder == tmp_path / "~no-such-user-here/cache"
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert environment({"GRAINSHIFT_CACHE": "cache"}).cache_folder == Path("cache")
+
+
 def test_the_variables_of_this_process_are_read_by_default(monkeypatch) -> None:
     monkeypatch.setenv("GRAINSHIFT_CACHE", "/from/here")
     assert environment().cache_folder == Path("/from/here")

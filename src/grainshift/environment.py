@@ -4,6 +4,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -55,10 +56,19 @@ def versions() -> dict[str, str]:
 
 def _cache_folder(variables: Mapping[str, str]) -> Path:
     if named := variables.get("GRAINSHIFT_CACHE"):
-        return Path(named).expanduser()
+        return _from_here(Path(named))
     shared = Path(variables.get("XDG_CACHE_HOME", ""))
     if shared.is_absolute():  # the standard says to ignore a relative one
         return shared / "grainshift"
     if home := variables.get("HOME"):
         return Path(home) / ".cache" / "grainshift"
     return Path(tempfile.gettempdir()) / f"grainshift-{os.getuid()}"
+
+
+def _from_here(named: Path) -> Path:
+    """The same folder wherever this process goes; what cannot be told fails where it is used."""
+    with suppress(RuntimeError):  # there is no user of that name
+        named = named.expanduser()
+    with suppress(OSError):  # the folder that this process is in was removed
+        named = named.absolute()
+    return named

@@ -73,6 +73,7 @@ def session(
     )
     made = Session(model, plan)
     model.__dict__[ATTRIBUTE] = made
+    made.begin(model)
     rest(made)
     return made
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from tuned_models import force, rest, slots, speaker, words
+from tuned_models import force, rest, slots, speaker, wait_until, words
 
 import grainshift
 from grainshift.api.session import session_of
@@ -213,6 +213,22 @@ def test_copies_are_untuned_and_can_be_tuned(way: Callable[[nn.Module], Any]) ->
     assert session_of(grainshift.tune(double)) is not session_of(model)
     assert relative_error(answers(double), answers(twin)) == 0.0
     assert "forward" in vars(model.gru)
+
+
+def test_a_pickle_of_a_tuned_model_is_read_where_there_is_no_grainshift() -> None:
+    model = grainshift.tune(nn.Sequential(nn.GRU(4, 4), nn.LSTM(4, 4)))
+    assert b"grainshift." not in pickle.dumps(model)
+    assert b"grainshift." not in pickle.dumps(grainshift.tune(nn.GRU(4, 4)))
+
+
+def test_a_shallow_copy_has_no_say_over_the_model_it_was_made_of() -> None:
+    model = grainshift.tune(speaker())
+    twin = copy.copy(model)
+    with pytest.raises(grainshift.NotTunable, match="not tuned"):
+        grainshift.report(twin)
+    grainshift.untune(twin)
+    answers(model)
+    wait_until(lambda: grainshift.report(model).lines)
 
 
 def test_ddp_around_a_tuned_model_and_inside_one(tmp_path: Any) -> None:

@@ -12,6 +12,8 @@ from tuned_models import force, our_threads, rest, slots, speaker, wait_until, w
 
 import grainshift
 from grainshift.api.session import session_of
+from grainshift.core.site import Site
+from grainshift.families.recurrence import Recurrence
 from grainshift.runtime.compare import relative_error
 
 THREADS = 8
@@ -38,6 +40,20 @@ def test_a_model_nobody_holds_takes_its_threads_along() -> None:
     del model
     wait_until(all_gone)
     assert [ref() for ref in seen] == [None] * 3
+
+
+def test_a_layer_that_outlives_its_model_goes_back_to_the_baseline() -> None:
+    model = grainshift.tune(speaker())
+    rest(session_of(model))
+    answers(model)
+    force(model, "B2.T32", 1)
+    gru, slot = model.gru, slots(model)["recurrence:gru"]
+    assert slot.live("B2.T32") == 1
+    del model
+    wait_until(lambda: all_gone() and slot.live("B2.T32") == 0)
+    x = torch.ones(2, 20, 24)
+    with torch.no_grad():
+        assert relative_error(gru(x), speaker().gru(x)) == 0.0
 
 
 def test_untune_ends_all_threads_and_frees_the_session() -> None:
@@ -161,6 +177,42 @@ def test_tuning_and_untuning_while_threads_call_never_shows() -> None:
             (grainshift.freeze if turn % 3 else grainshift.untune)(model)
     assert crowd.wrong == []
     grainshift.untune(model)
+
+
+def test_threads_that_tune_one_model_at_once_leave_one_session_that_can_be_undone() -> None:
+    for number in range(5):
+        model = speaker(number)
+        threads = [threading.Thread(target=grainshift.tune, args=(model,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        answers(model)
+        wait_until(lambda model=model: grainshift.report(model).lines)
+        assert grainshift.report(model).untouched == ()
+        grainshift.untune(model)
+        assert all("forward" not in vars(module) for module in model.modules())
+    wait_until(all_gone)
+
+
+def test_an_interrupt_while_tuning_begins_leaves_a_model_that_can_be_untuned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    install = Recurrence.install
+
+    def interrupted(family: Recurrence, model: nn.Module, site: Site, door: Any) -> Any:
+        if site.path == "gru":
+            raise KeyboardInterrupt
+        return install(family, model, site, door)
+
+    model = speaker()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Recurrence, "install", interrupted)
+        grainshift.tune(model)
+    assert "forward" in vars(model.lstm)
+    grainshift.untune(model)
+    assert "forward" not in vars(model.lstm)
+    assert set(slots(grainshift.tune(model))) == {"recurrence:lstm", "recurrence:gru"}
 
 
 def test_freezing_keeps_what_is_live_and_settles() -> None:

@@ -61,6 +61,16 @@ def test_bench_shows_the_rows_and_stores_the_report(monkeypatch, tmp_path: Path)
     assert json.loads(file.read_text())["date"].startswith("20")
 
 
+def test_bench_measures_nothing_that_it_could_not_store(monkeypatch, tmp_path: Path) -> None:
+    asked: list[tuple[bool, str | None]] = []
+    monkeypatch.setattr(bench_run, "SUITES", (suite([ROW], asked),))
+    done = RUNNER.invoke(cli.app, ["bench", "tried", "--json", str(tmp_path / "no" / "r.json")])
+    assert isinstance(done.exception, GrainshiftError) and "cannot be written" in str(
+        done.exception
+    )
+    assert asked == []
+
+
 def test_bench_without_a_row_says_so(monkeypatch) -> None:
     monkeypatch.setattr(bench_run, "SUITES", (suite([], []),))
     with pytest.raises(GrainshiftError, match="name that contains 'x'"):

@@ -14,7 +14,7 @@ import pytest
 from journal_values import header, note, read
 
 from grainshift.bench.journal import kill
-from grainshift.journal import Journal, entries, find_run, gaps, runs
+from grainshift.journal import Journal, entries, find_run, forks, gaps, runs
 from grainshift.journal.file import JournalWarning
 
 BYTES = 8 << 20
@@ -235,3 +235,35 @@ def test_no_warning_while_all_is_well(tmp_path: Path, recwarn: pytest.WarningsRe
         journal.append(read(0))
         assert journal.flush(20.0)
     assert [one for one in recwarn if issubclass(one.category, JournalWarning)] == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_holds_nothing_that_makes_its_own_forks_wait(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j", header(), BYTES) as journal:
+        assert in_child(lambda: journal._pump._file_lock.acquire(blocking=False)) == 0
+        journal.append(read(1))
+        assert journal.flush(20.0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_fork_while_a_write_takes_long_leaves_the_writer_its_lock(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    with Journal(path, header(), BYTES) as journal:
+        journal.append(read(1))
+        assert journal.flush(20.0)
+        with journal._pump._file_lock:  # as a writer holds it that waits for another process
+            assert in_child(lambda: True) == 0
+            assert journal._pump._file_lock.locked()
+        journal.append(read(2))
+        assert journal.flush(20.0)
+    assert [entry.event for entry in entries(find_run(path))] == [read(1), read(2)]
+
+
+def test_journals_that_are_gone_leave_nothing_to_tell_of_forks(tmp_path: Path) -> None:
+    gc.collect()
+    before = len(forks._writers)
+    for _ in range(5):
+        with Journal(tmp_path / "j", header(), BYTES):
+            assert len(forks._writers) > before
+        gc.collect()
+    assert len(forks._writers) <= before

@@ -13,7 +13,17 @@ import pytest
 from journal_values import NOBODY, header, nobody, note, read
 
 from grainshift.core.errors import JournalFault
-from grainshift.journal import Journal, JournalWarning, entries, find_run, gaps, runs, tell
+from grainshift.journal import (
+    Experience,
+    ExperienceKey,
+    Journal,
+    JournalWarning,
+    entries,
+    find_run,
+    gaps,
+    runs,
+    tell,
+)
 from grainshift.journal.file import open_to_write
 from grainshift.journal.inbox import Inbox
 from grainshift.journal.pump import Pump
@@ -260,6 +270,16 @@ def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("")
     with one_warning(), Journal(tmp_path / "cache" / "j", header(), BYTES) as journal:
         goes_on_in_memory(journal)
+
+
+def test_a_path_that_cannot_even_be_looked_at(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 300) / "j"
+    with one_warning(), Journal(path, header(), BYTES) as journal:
+        goes_on_in_memory(journal)
+    key = ExperienceKey("machine", (), "site", "bucket")
+    assert Experience(path).recall(key) == {}
+    with pytest.raises(JournalFault, match="cannot be read"):
+        find_run(path)
 
 
 def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:

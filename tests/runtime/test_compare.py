@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from grainshift.runtime.compare import relative_error
 
@@ -250,3 +251,27 @@ def test_comparing_leaves_tensors_and_modes_as_they_were() -> None:
         assert relative_error(torch.ones(2), torch.ones(2)) == 0.0
     with torch.autocast("cpu"):
         assert relative_error(torch.ones(2), torch.full((2,), 2.0)) == pytest.approx(0.5)
+
+
+class Made(TorchDispatchMode):
+    """Notes the bytes of the largest tensor that an operator made."""
+
+    largest_bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if isinstance(out, Tensor) and not func.is_view:
+            self.largest_bytes = max(self.largest_bytes, out.numel() * out.itemsize)
+        return out
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64])
+def test_comparing_large_tensors_takes_little_memory(dtype: torch.dtype) -> None:
+    reference = torch.ones(40, 50_001, dtype=dtype)
+    output = reference.clone()
+    output[-1] *= 2.0
+    with Made() as made:
+        assert relative_error(output, reference) == pytest.approx(40**-0.5, rel=1e-6)
+        output[-1, -1] = math.nan
+        assert relative_error(output, reference) == math.inf
+    assert 0 < made.largest_bytes <= 1 << 20

@@ -116,7 +116,7 @@ def test_a_guard_demands_the_baseline_back() -> None:
 
 def test_the_latency_guard_demands_it_too() -> None:
     limits = Limits(latency_s=1.2 * BASELINE_S)
-    one = live_one([0.5], limits=limits)
+    one = live_one([0.15], limits=limits)
     one.costs[1] = 1.3 * BASELINE_S
     one.until(is_live(0), most=60)
     swaps = one.told(Swap)

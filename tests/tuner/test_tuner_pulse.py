@@ -96,6 +96,17 @@ def test_a_fault_gives_up_once_and_says_so(worse: Exception | None) -> None:
     )
 
 
+def test_where_warnings_are_errors_it_ends_in_peace(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        owner = Owner(fault=ValueError("broken"))
+        owner.pulse.start()
+        thread_of(owner.pulse).join(20.0)
+    assert (owner.gave_up, raised) == (1, [])
+
+
 class Ending(Owner):
     def pump(self) -> None:
         super().pump()

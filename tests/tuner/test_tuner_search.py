@@ -23,7 +23,7 @@ from grainshift.core.instructions import (
 )
 from grainshift.core.proposal import Proposal
 from grainshift.core.settings import Settings
-from grainshift.tuner import loop
+from grainshift.tuner import loop, rules
 from grainshift.tuner.state import Phase
 
 
@@ -167,6 +167,18 @@ def test_the_mask_holds_only_what_guards_admit_and_live() -> None:
     one = hand([0.5, 0.5], offered=told, limits=limits, choose=nobody_answers, settings=eager())
     one.run(8)
     assert one.told(Ask)[0].query.mask == (True, False, True)
+
+
+def test_no_call_that_checks_a_choice_breaks_the_latency_limit() -> None:
+    limits = Limits(latency_s=1.5 * BASELINE_S)
+    one = hand([0.6, 0.3], settings=eager(), limits=limits)
+    one.run(200)
+    checked = [said.arm for said in one.told(Compare)]
+    assert checked[:1] == [2] and 1 not in checked  # 1.6 calls' time is too long, 1.3 is not
+    assert one.case.live == 2
+    assert rules.guarded(one.state, one.case, 1).startswith("latency: its check may take")
+    slow = hand([0.6, 0.3], settings=eager(), limits=Limits(latency_s=0.9 * BASELINE_S))
+    slow.until(is_live(1))  # stock alone breaks the limit: no reason to refuse what is faster
 
 
 def test_nothing_is_asked_when_nothing_may_be_tried() -> None:

@@ -36,7 +36,8 @@ def tune(
 
     memory_budget: most bytes that Choices may hold beyond the model's own ("2GB", "10%").
     error_budget: largest relative error that lower precision may cause; without it none is used.
-    latency_budget: seconds that no call may be made to exceed.
+    latency_budget: seconds that no call of a Site may be made to exceed. A Choice's first call
+        runs the baseline too, so only what fits into them together is tried.
     goal: "latency" or "throughput". engines: such as ["cpu:0", "cpu:1"]; all unless named.
     families, policy: which of them to use instead of the defaults.
     """
@@ -57,8 +58,10 @@ def tune(
         arguments.read_families(families, checked),
         arguments.read_policy(policy),
     )
-    untune(model)
-    model.__dict__[ATTRIBUTE] = Session(model, plan)
+    session = Session(model, plan)
+    while model.__dict__.setdefault(ATTRIBUTE, session) is not session:
+        untune(model)  # other threads may be tuning it too: the last one has it
+    session.begin(model)
     return model
 
 
@@ -66,7 +69,7 @@ def untune(model: Model) -> Model:
     """Give a model back as it was before `tune`; a model that is not tuned stays as it is."""
     arguments.check_model(model)
     session = model.__dict__.pop(ATTRIBUTE, None)
-    if isinstance(session, Session):
+    if isinstance(session, Session) and session.tunes(model):
         session.close()
     return model
 

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from grainshift.api.monitor import Monitor, monitor_of
 from grainshift.core.choice import spell
+from grainshift.tuner.rules import guarded
 from grainshift.tuner.state import BASELINE, Case, Phase, State
 
 _INDENT = 4
@@ -131,10 +132,8 @@ def _standing(state: State, case: Case, number: int) -> str:
         return "in quarantine"
     if number == BASELINE:
         return "baseline"
-    for guard in state.guards:
-        verdict = guard.admit(arm.offer, case.call_s, state.conditions)
-        if not verdict.admitted:
-            return f"refused by {verdict.guard}: {verdict.reason}"
+    if reason := guarded(state, case, number):
+        return f"refused by {reason}"
     if arm.gain is not None:
         return f"measured {math.exp(arm.gain):.2f}× the baseline's speed"
     return "rejected" if arm.rejections else "not tried yet"

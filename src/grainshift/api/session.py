@@ -1,6 +1,7 @@
 """One tuned model: its Slots, driver, pulse and Journal, from tune to untune. Decides nothing."""
 
 import os
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -135,20 +136,37 @@ class Session:
         state = loop.begin(settings, limits, make_guards(settings, limits))
         self.driver = Driver(state, ports)
         self.untouched: list[tuple[str, str]] = []
+        self._model = weakref.ref(model)
+        self._slots: list[weakref.ref[Slot]] = []
         self._undo: list[Callable[[], None]] = []
         self._why_empty = ""
         self._why_ended = ""
         self._process = os.getpid()
-        for family in plan.families:
-            self._install(model, family)
+        self._families = plan.families
+        self._life = threading.RLock()
         self._pulse = Pulse(self._look, self._is_calm, self._give_up, settings.drain_s)
         self._end = weakref.finalize(
-            self, _end, self._process, self._pulse, self._builders, self._sensors, self.journal
+            self,
+            _end,
+            self._process,
+            self._slots,
+            self._pulse,
+            self._builders,
+            self._sensors,
+            self.journal,
         )
-        if self._undo:
-            self._start()
-        else:
-            names = " and ".join(family.name for family in plan.families)
+
+    def begin(self, model: nn.Module) -> None:
+        """Send the model's Sites through Slots; nothing if the session was closed already."""
+        with self._life:
+            if not self._end.alive:
+                return
+            for family in self._families:
+                self._install(model, family)
+            if self._undo:
+                self._start()
+                return
+            names = " and ".join(family.name for family in self._families)
             kind = type(model).__name__
             self._why_empty = f"There is nothing to tune: {names} found no Site in this {kind}."
 
@@ -168,6 +186,7 @@ class Session:
                 self.untouched.append((site.path, f"{family.name} could not begin: {fault!r}"))
                 continue
             self._undo.append(undo)
+            self._slots.append(weakref.ref(slot))
             self.driver.attach(site, family, slot, model)
 
     def _start(self) -> None:
@@ -193,6 +212,10 @@ class Session:
 
     def _give_up(self) -> None:
         self.driver.close()
+
+    def tunes(self, model: nn.Module) -> bool:
+        """Whether it is this model that it tunes; a shallow copy carries the session of another."""
+        return self._model() is model
 
     def report(self) -> Report:
         """What every Site does now, and why."""
@@ -239,18 +262,19 @@ class Session:
 
     def close(self) -> None:
         """Give the model back as it was."""
-        self._restore()
-        if os.getpid() == self._process:  # a forked process has no such thread
-            self._pulse.stop()
-        self.driver.close()
-        self._end()
+        with self._life:
+            self._restore()
+            if os.getpid() == self._process:  # a forked process has no such thread
+                self._pulse.stop()
+            self.driver.close()
+            self._end()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> None:
         """A copy of a tuned model is not tuned."""
 
-    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
-        """A pickle of a tuned model is not tuned either."""
-        return _nothing, ()
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        """A pickle of a tuned model is not tuned either, and needs nothing of ours to be read."""
+        return type(None), ()
 
 
 def _state_of(session: Session) -> Callable[[], State]:
@@ -264,16 +288,20 @@ def _state_of(session: Session) -> Callable[[], State]:
     return state
 
 
-def _nothing() -> None:
-    """What a copied or pickled model holds instead of its session."""
-
-
 def _end(
-    process: int, pulse: Pulse, builders: Builders, sensors: Sensors, journal: Journal
+    process: int,
+    slots: list[weakref.ref[Slot]],
+    pulse: Pulse,
+    builders: Builders,
+    sensors: Sensors,
+    journal: Journal,
 ) -> None:
     if os.getpid() != process:  # forked: all of this is the other process's
         return
     pulse.stop(1.0)
+    for known in slots:
+        if (slot := known()) is not None:  # a layer outlives its model, with nobody to look after
+            slot.revert_all()
     builders.close()
     sensors.close()
     journal.close()
@@ -282,7 +310,7 @@ def _end(
 def session_of(model: nn.Module) -> Session:
     """The session of a tuned model."""
     session = model.__dict__.get(ATTRIBUTE)
-    if not isinstance(session, Session):
+    if not isinstance(session, Session) or not session.tunes(model):
         kind = type(model).__name__
         raise NotTunable(f"this {kind} is not tuned; call grainshift.tune(model) first")
     return session

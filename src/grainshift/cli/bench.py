@@ -1,10 +1,13 @@
 """The command `bench`: measures one family and shows the losses with the gains."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+
+from grainshift.core.errors import GrainshiftError
 
 _FILE_COLUMNS = 140
 
@@ -30,6 +33,8 @@ def bench(
     from grainshift.bench.run import find_suite, report
 
     suite = find_suite(family)
+    if json_file and not os.access(json_file.parent, os.W_OK):  # told before minutes are spent
+        raise GrainshiftError(f"--json={json_file} cannot be written; name a folder that can be")
     measured = report(suite, quick, only)
     console = Console()
     if not console.is_terminal:  # a file or a pipe has no width of its own

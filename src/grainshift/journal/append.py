@@ -1,6 +1,5 @@
 """The Journal as the driver sees it: append costs an entry in a queue. Knows nothing of SQLite."""
 
-import os
 import time
 import weakref
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from types import TracebackType
 from grainshift.core.errors import JournalFault
 from grainshift.core.events import AnyEvent
 from grainshift.core.instructions import AnyInstruction
+from grainshift.journal.forks import follow
 from grainshift.journal.header import RunHeader
 from grainshift.journal.inbox import Inbox
 from grainshift.journal.pump import Pump
@@ -60,7 +60,7 @@ class Journal:
         else:
             self._pump.start()
         self._last = weakref.finalize(self, self._pump.stop, 1.0)
-        _follow_forks(self._pump)
+        follow(self._pump)
 
     def append(self, event: AnyEvent, instructions: tuple[AnyInstruction, ...] = ()) -> None:
         """Record an event and what the tuner answered; only enqueues."""
@@ -107,24 +107,3 @@ class Journal:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _follow_forks(pump: Pump) -> None:
-    if not hasattr(os, "register_at_fork"):
-        return
-    alive = weakref.WeakMethod
-    before, parent, child = (
-        alive(pump.before_fork),
-        alive(pump.after_fork_in_parent),
-        alive(pump.after_fork_in_child),
-    )
-    os.register_at_fork(
-        before=lambda: _call(before),
-        after_in_parent=lambda: _call(parent),
-        after_in_child=lambda: _call(child),
-    )
-
-
-def _call(method: "weakref.WeakMethod[Callable[[], None]]") -> None:
-    if (bound := method()) is not None:
-        bound()

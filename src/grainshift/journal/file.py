@@ -53,9 +53,11 @@ def open_to_write(path: Path, wal_bytes: int = 4 << 20, busy_s: float = 1.0) -> 
 @contextmanager
 def open_to_read(path: Path) -> Iterator[sqlite3.Connection]:
     """The file open for reading alone; every fault becomes a JournalFault with a sentence."""
-    if not path.is_file():
-        raise JournalFault(f"there is no Journal at {path}; tune a model first, or name another")
     try:
+        if not path.is_file():
+            raise JournalFault(
+                f"there is no Journal at {path}; tune a model first, or name another"
+            )
         connection = _connect_to_read(path)
         try:
             _recognise(path, connection)

@@ -31,6 +31,7 @@ class Pump:
         self._where = where
         self._interval_s = interval_s
         self._file_lock = Lock()
+        self._held_for_fork = False
         self._passed = Condition()
         self._begun = self._ended = 0
         self._warned = False
@@ -81,17 +82,21 @@ class Pump:
 
     def before_fork(self) -> None:
         """Close the file: SQLite's own state must not be copied into a child while open."""
-        if self._file_lock.acquire(timeout=1.0):
+        self._held_for_fork = self._file_lock.acquire(timeout=1.0)
+        if self._held_for_fork:
             self._file.close()
 
     def after_fork_in_parent(self) -> None:
         """Go on; the next batch opens the file again."""
-        with suppress(RuntimeError):  # it was not acquired in time
+        if self._held_for_fork:  # else a write took too long, and the lock is the writer's
+            self._held_for_fork = False
             self._file_lock.release()
 
     def after_fork_in_child(self) -> None:
         """The thread is not here: keep this process's own entries in memory, and write nothing."""
         self._thread = None
+        self._file_lock = Lock()  # held since before the fork; this process may fork again
+        self._held_for_fork = False
         self._passed = Condition()
         self.wake = Event()
         self.inbox.forget()

@@ -1,9 +1,12 @@
 """How far one output is from another. Knows tensors and how they nest, nothing of Choices."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+
+_PART = 1 << 16  # numbers that are compared at once
 
 
 def relative_error(output: Any, reference: Any) -> float:
@@ -52,25 +55,44 @@ def _tensor_error(output: Any, reference: torch.Tensor) -> float:
             output, reference = output.to_dense(), reference.to_dense()
         if not reference.is_floating_point() and not reference.is_complex():
             return 0.0 if torch.equal(output, reference) else math.inf
-        return _distance(_doubles(output), _doubles(reference))
+        return _distance(output, reference)
+
+
+def _distance(output: torch.Tensor, reference: torch.Tensor) -> float:
+    largest = 0.0
+    for a, b in _pairs(output, reference):
+        usual = torch.isfinite(b)
+        alike = (a == b) | (a.isnan() & b.isnan())
+        if not torch.where(usual, torch.isfinite(a), alike).all():
+            return math.inf
+        largest = max(largest, *(_usual(part).abs().max().item() for part in (a, b)))
+    scale = math.ldexp(0.5, math.frexp(largest)[1])  # exact, and no square is out of range
+    apart, size = 0.0, 0.0
+    for a, b in _pairs(output, reference):
+        a, b = _usual(a) / scale, _usual(b) / scale
+        size = math.hypot(size, torch.linalg.vector_norm(b).item())
+        apart = math.hypot(apart, torch.linalg.vector_norm(a - b).item())
+    if not apart:
+        return 0.0
+    return apart / size if size else math.inf
+
+
+def _pairs(
+    output: torch.Tensor, reference: torch.Tensor
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Both in doubles, a part at a time: what is compared may be most of what memory holds."""
+    parts = (tensor.detach().reshape(-1).split(_PART) for tensor in (output, reference))
+    for a, b in zip(*parts, strict=True):
+        if a.numel():
+            yield _doubles(a), _doubles(b)
 
 
 def _doubles(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
-    return tensor.detach().to(torch.float64)
+    return tensor.to(torch.float64)
 
 
-def _distance(output: torch.Tensor, reference: torch.Tensor) -> float:
-    usual = torch.isfinite(reference)
-    alike = (output == reference) | (output.isnan() & reference.isnan())
-    if not torch.where(usual, torch.isfinite(output), alike).all():
-        return math.inf
-    a, b = torch.where(usual, output, 0.0), torch.where(usual, reference, 0.0)
-    if not b.numel() or torch.equal(a, b):
-        return 0.0
-    largest = max(a.abs().max().item(), b.abs().max().item())
-    scale = math.ldexp(0.5, math.frexp(largest)[1])  # exact, and no square is out of range
-    a, b = a / scale, b / scale
-    size = torch.linalg.vector_norm(b).item()
-    return float(torch.linalg.vector_norm(a - b).item() / size) if size else math.inf
+def _usual(tensor: torch.Tensor) -> torch.Tensor:
+    """Its finite numbers, and 0 for the others."""
+    return tensor.nan_to_num(0.0, 0.0, 0.0)

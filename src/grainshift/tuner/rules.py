@@ -74,7 +74,18 @@ def guarded(state: State, case: Case, number: int) -> str:
         verdict = guard.admit(offer, case.call_s, state.conditions, held)
         if not verdict.admitted:
             return f"{verdict.guard}: {verdict.reason}"
-    return ""
+    return _late_check(state, case, case.arms[number])
+
+
+def _late_check(state: State, case: Case, arm: Arm) -> str:
+    """Why the call that first checks an Arm may come too late: it runs the baseline as well."""
+    most_s, call_s = state.limits.latency_s, case.call_s
+    if most_s is None or arm.compared or call_s > most_s:
+        return ""
+    check_s = call_s * (1.0 + arm.offer.forecast.pessimistic_ratio)
+    if check_s <= most_s:
+        return ""
+    return f"latency: its check may take {check_s:.3g} s in all, the limit is {most_s:.3g} s"
 
 
 def is_waiting(state: State, case: Case, number: int) -> bool:

@@ -149,6 +149,17 @@ def _subclass(layer: nn.RNNBase, x: Tensor) -> Any:
         return layer(x.as_subclass(Own))[0].as_subclass(Tensor)
 
 
+def _lazy_sign(layer: nn.RNNBase, x: Tensor) -> Any:
+    with torch.no_grad():
+        return layer(torch._neg_view(x))
+
+
+def _lazy_sign_of_state(layer: nn.RNNBase, x: Tensor) -> Any:
+    h = torch._neg_view(torch.ones(1, 2, 8))
+    with torch.no_grad():
+        return layer(x, (h, h) if layer.mode == "LSTM" else h)
+
+
 def _changed_layer(layer: nn.RNNBase, x: Tensor) -> Any:
     layer.bias = False  # now it disagrees with its weights
     with torch.no_grad():
@@ -168,6 +179,8 @@ UNUSUAL = [
     _deterministic,
     _double,
     _subclass,
+    _lazy_sign,
+    _lazy_sign_of_state,
     _changed_layer,
 ]
 

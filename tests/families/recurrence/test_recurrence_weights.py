@@ -1,14 +1,17 @@
+import copy
 import gc
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from recurrence_doors import KINDS, error_ratio, tuned
+from recurrence_doors import KINDS, choices, error_ratio, runner, tuned
 from torch import nn
 
 from grainshift.families.recurrence import Recurrence
-from grainshift.families.recurrence.choice import rolled, unrolled
+from grainshift.families.recurrence.choice import STOCK, rolled, unrolled
 from grainshift.families.recurrence.offer import can_pack
 
 PICKED = [
@@ -172,3 +175,48 @@ def test_a_write_past_all_counters_is_seen_within_a_few_calls(
             if error_ratio(layer(x, state), wanted) <= 1e-5:
                 return
     pytest.fail("the write was never seen")
+
+
+def test_a_choice_runs_on_the_layer_it_was_installed_in_though_another_took_its_place(
+    family: Recurrence,
+) -> None:
+    layer = nn.GRU(6, 8)
+    model, twin = nn.Sequential(layer), copy.deepcopy(layer)
+    door, undo = tuned(model, STOCK, family=family)
+    model[0] = copy.deepcopy(layer)  # as one keeps a target network
+    for weight in model[0].parameters():
+        nn.init.zeros_(weight)
+    x = torch.randn(20, 2, 6)
+    with torch.no_grad():
+        for choice in choices(family, model)[1:]:
+            door.runs = [runner(family, model, choice)]
+            assert error_ratio(layer(x), twin(x)) < 1e-4
+    undo()
+    with torch.no_grad():
+        start = torch.zeros(1, 2, 8)
+        assert error_ratio(runner(family, model, choice)(x, start), model[0](x)) < 1e-4
+
+
+AT_EXIT = """
+import atexit, sys
+from pathlib import Path
+late = []
+atexit.register(lambda: print(late[0]()))  # handlers run last in, first out
+
+import torch
+from torch import nn
+from grainshift.families.recurrence import Recurrence
+from grainshift.families.recurrence.choice import rolled
+family, layer, x = Recurrence(kernels=Path(sys.argv[1])), nn.GRU(64, 64), torch.ones(8, 2, 64)
+torch.set_grad_enabled(False)
+(site,), _ = family.find(layer)
+run = family.build(layer, site, "B2.T8", rolled("solo"), "").run
+wanted, state = layer(x)
+late.append(lambda: torch.allclose(run(x, torch.zeros_like(state))[0], wanted, atol=1e-5))
+"""
+
+
+def test_kernels_run_right_up_to_the_end_of_the_process(kernels: Recurrence) -> None:
+    script = [sys.executable, "-c", AT_EXIT, str(kernels.kernels)]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr

@@ -34,6 +34,7 @@ __all__ = ["FAMILY", "Recurrence"]
 
 _BRIEF_STEPS = 8  # up to here, what Python costs a call is felt
 _Shared = WeakKeyDictionary[nn.Module, WeakValueDictionary[str, Any]]
+_Installed = WeakKeyDictionary[nn.Module, WeakValueDictionary[str, nn.RNNBase]]
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,9 @@ class Recurrence:
     segment_s: float = 0.002
     kernels: Path | None = None
     _shared: _Shared = field(
+        default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
+    )
+    _installed: _Installed = field(
         default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
     )
 
@@ -94,7 +98,7 @@ class Recurrence:
         self, model: nn.Module, site: Site, bucket: str, choice: Choice, folder: str
     ) -> Runner:
         """Make a Choice ready to run one segment."""
-        layer = _find.layer_at(model, site)
+        layer = self._layer(model, site)
         if uses_operators(choice):
             packed = self._share(layer, "operators", Packed)
             return _build.build(layer, choice, packed)
@@ -116,7 +120,21 @@ class Recurrence:
         entrance = self._share(layer, "entrance", Entrance)
         if (swift := self._swiftness("")) is not None:
             entrance.open(swift, layer)
-        return _install.install(layer, door, self.segment_s, entrance)
+        take_out = _install.install(layer, door, self.segment_s, entrance)
+        installed = self._installed.setdefault(model, WeakValueDictionary())
+        installed[site.path] = layer
+
+        def undo() -> None:
+            take_out()
+            installed.pop(site.path, None)
+
+        return undo
+
+    def _layer(self, model: nn.Module, site: Site) -> nn.RNNBase:
+        """The layer whose calls come through the Slot, though the model may hold another by now."""
+        installed = self._installed.get(model)
+        layer = None if installed is None else installed.get(site.path)
+        return _find.layer_at(model, site) if layer is None else layer
 
     def _swiftness(self, folder: str) -> Swift | None:
         """The functions for brief calls, if they were built."""

@@ -106,7 +106,7 @@ def _is_plain(value: Any, grad: bool) -> bool:
         and value.dtype is torch.float32
         and value.is_cpu
         and value.layout is torch.strided
-        and not value.is_neg()
+        and not value.is_neg()  # a kernel would read the numbers without their lazy sign
         and not value._is_zerotensor()
         and not (grad and value.requires_grad)
     )

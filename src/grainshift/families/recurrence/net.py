@@ -48,7 +48,8 @@ class _Panels:
         )
         if not self.address:
             raise MemoryError("there is no memory for packed weights")
-        weakref.finalize(self, library.free, self.address)
+        # not at exit: threads may still be running on them, and the system frees all anyway
+        weakref.finalize(self, library.free, self.address).atexit = False
         self.held_bytes = library.held_bytes(self.address)
 
 
