@@ -1,12 +1,14 @@
 import random
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
 from journal_values import header, note, read
 
 from grainshift.journal import Journal, JournalWarning, entries, find_run, gaps, runs
-from grainshift.journal.rotate import LEAST_BYTES, Bounds
+from grainshift.journal.file import open_to_write, wal_size_bytes
+from grainshift.journal.rotate import LEAST_BYTES, READER_MS, Bounds, make_wal_room
 
 
 class Clock:
@@ -113,6 +115,24 @@ def test_a_reader_that_stays_cannot_make_it_outgrow_the_bound(tmp_path: Path) ->
         assert journal.flush(20.0)
         assert size_bytes(tmp_path) <= LEAST_BYTES
         assert next(reversed(list(entries(find_run(path))))).number == 3_999
+
+
+def test_another_writer_that_is_busy_for_a_moment_is_no_fault(tmp_path: Path) -> None:
+    path, bounds = tmp_path / "j", Bounds(LEAST_BYTES)
+    one, other = open_to_write(path), open_to_write(path)
+    one.execute("PRAGMA wal_autocheckpoint = 0")
+    while wal_size_bytes(path) <= bounds.wal_bytes:
+        one.execute("INSERT INTO chunk(run, first, count, data) VALUES (1, 0, 1, zeroblob(9000))")
+    other.execute("BEGIN IMMEDIATE")
+    done = threading.Timer(3 * READER_MS / 1e3, other.execute, ("COMMIT",))
+    done.start()
+    try:
+        make_wal_room(one, path, bounds)
+        assert wal_size_bytes(path) == 0
+    finally:
+        done.join()
+        other.close()
+        one.close()
 
 
 @pytest.mark.parametrize("bound", [LEAST_BYTES, 8 << 20, 64 << 20, 1 << 30])

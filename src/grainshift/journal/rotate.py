@@ -10,6 +10,7 @@ from grainshift.journal.file import PAGE_BYTES, wal_size_bytes
 
 LEAST_BYTES = 1 << 20
 READER_MS = 50  # how long a checkpoint waits for those who read or write at this moment
+READER_LOOKS = 8  # how often it is tried before that is a fault
 ALIVE_S = 60.0  # a run written to within this time may still be going on
 
 
@@ -64,9 +65,10 @@ def begin_with_room(
 
 def make_wal_room(connection: sqlite3.Connection, path: Path, bounds: Bounds) -> None:
     """Empty the write-ahead log if it could outgrow its share; refuse if a reader holds it."""
-    if _wal_has_room(path, bounds):
-        return
-    _empty_wal(connection)
+    for _ in range(READER_LOOKS):  # other writers keep it for moments, one after the other
+        if _wal_has_room(path, bounds):
+            return
+        _empty_wal(connection)
     if not _wal_has_room(path, bounds):
         raise JournalFault("a reader holds it open, so that it cannot be kept within its bound")
 
