@@ -4,7 +4,7 @@ Knows nothing of how either runs the model.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -25,26 +25,35 @@ class Field:
     peers: whom to meet.
     error_ratio: the largest error with which a peer can be the best one. Who errs by more answers
         another question; it is shown, and the notes say so. None lets everyone be the best.
+    aside: names of peers that are shown, but are never the best.
+    prepare_s: seconds that a peer may take to stand ready, all its thread settings together.
+    tell: is told who is being prepared.
     """
 
     cores: int
     plan: Plan
     peers: tuple[Peer, ...] = PEERS
     error_ratio: float | None = Settings().rounding_ratio
+    aside: frozenset[str] = frozenset()
+    prepare_s: float = 600.0
+    tell: Callable[[str], object] = str
 
 
 def contest(workload: Workload, ours: Peer, field: Field, limit_s: float | None = None) -> Row:
     """One Row of median times: ours with every core, beside each peer at its best setting."""
     notes = []
     with ExitStack() as stack:
+        field.tell(f"{workload.name}: {ours.name}")
         ready = {"": stack.enter_context(Contender(workload, ours, field.cores))}
         notes.append(_note("ours", ready[""]))
         for peer in field.peers:
+            field.tell(f"{workload.name}: {peer.name}")
             try:
                 ready[peer.name] = stack.enter_context(best_setting(workload, peer, field))
                 notes.append(_note(peer.name, ready[peer.name]))
             except PeerUnavailable as reason:
                 notes.append(f"{peer.name} not there: {reason}")
+        field.tell(f"{workload.name}: measuring")
         timings = measure({name: c.turn for name, c in ready.items()}, field.plan, time.monotonic)
     loose = frozenset(name for name, c in ready.items() if _is_loose(c, field.error_ratio))
     notes += [
@@ -52,17 +61,28 @@ def contest(workload: Workload, ours: Peer, field: Field, limit_s: float | None 
     ]
     mine = timings.pop("")
     return row(
-        workload.name, "median", mine, timings, aside=loose, limit_s=limit_s, notes="; ".join(notes)
+        workload.name,
+        "median",
+        mine,
+        timings,
+        aside=loose | field.aside,
+        limit_s=limit_s,
+        notes="; ".join(notes),
     )
 
 
 def best_setting(workload: Workload, peer: Peer, field: Field) -> Contender:
     """The peer at the number of threads with which it is fastest here; the others are closed."""
-    settings = thread_settings(field.cores)
     contenders: dict[str, Contender] = {}
+    until_s = time.monotonic() + field.prepare_s
     try:
-        for threads in settings:
-            contenders[str(threads)] = Contender(workload, peer, threads)
+        for threads in reversed(thread_settings(field.cores)):
+            left_s = max(until_s - time.monotonic(), 0.0)
+            try:
+                contenders[str(threads)] = Contender(workload, peer, threads, left_s)
+            except PeerUnavailable:
+                if not contenders:
+                    raise
         best = _fastest(contenders, field.plan)
     except BaseException:
         _close(contenders.values())
@@ -97,4 +117,5 @@ def _is_loose(contender: Contender, error_ratio: float | None) -> bool:
 
 
 def _note(name: str, contender: Contender) -> str:
-    return f"{name} {contender.threads} threads, error {contender.error_ratio:.1g}"
+    remark = f", {contender.remark}" if contender.remark else ""
+    return f"{name} {contender.threads} threads, error {contender.error_ratio:.1g}{remark}"

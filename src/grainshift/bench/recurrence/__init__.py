@@ -1,0 +1,48 @@
+"""Measures the recurrence family, promise by promise. Knows nothing of how layers are tuned."""
+
+import sys
+from collections.abc import Callable, Iterator
+
+from grainshift.bench.recurrence.beside import bf16, sequences, streams, training
+from grainshift.bench.recurrence.choosing import choosing
+from grainshift.bench.recurrence.deciding import deciding
+from grainshift.bench.recurrence.effort import Effort, measured_machine
+from grainshift.bench.recurrence.phases import under_load
+from grainshift.bench.recurrence.summary import summary
+from grainshift.bench.recurrence.switching import switching
+from grainshift.bench.row import Row
+from grainshift.bench.workloads.recurrence import WORKLOADS
+
+__all__ = ["run"]
+
+_PARTS: tuple[Callable[[Effort], Iterator[Row]], ...] = (
+    sequences,
+    streams,
+    bf16,
+    training,
+    choosing,
+    under_load,
+    switching,
+    deciding,
+)
+
+
+def run(quick: bool = False, only: str | None = None) -> Iterator[Row]:
+    """A Row as soon as it is measured, of each workload whose name contains `only`; then means.
+
+    A quick run without `only` takes a few workloads of each part, for a first look.
+    """
+    if only is not None and not any(only in workload.name for workload in WORKLOADS):
+        return
+    effort = Effort(quick, only, measured_machine(again=not quick), _tell)
+    rows: list[Row] = []
+    for part in _PARTS:
+        for row in part(effort):
+            rows.append(row)
+            yield row
+    yield from summary(rows)
+
+
+def _tell(words: str) -> None:
+    """One line for whoever watches; what is measured goes elsewhere."""
+    print(words, file=sys.stderr, flush=True)
