@@ -5,6 +5,7 @@ Knows nothing of how either runs the model.
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -26,7 +27,7 @@ class Field:
     error_ratio: the largest error with which a peer can be the best one. Who errs by more answers
         another question; it is shown, and the notes say so. None lets everyone be the best.
     aside: names of peers that are shown, but are never the best.
-    prepare_s: seconds that a peer may take to stand ready, all its thread settings together.
+    prepare_s: seconds that a peer may take to stand ready.
     tell: is told who is being prepared.
     """
 
@@ -73,22 +74,30 @@ def contest(workload: Workload, ours: Peer, field: Field, limit_s: float | None 
 
 def best_setting(workload: Workload, peer: Peer, field: Field) -> Contender:
     """The peer at the number of threads with which it is fastest here; the others are closed."""
-    contenders: dict[str, Contender] = {}
-    until_s = time.monotonic() + field.prepare_s
+    contenders = {str(found.threads): found for found in _prepared(workload, peer, field)}
     try:
-        for threads in reversed(thread_settings(field.cores)):
-            left_s = max(until_s - time.monotonic(), 0.0)
-            try:
-                contenders[str(threads)] = Contender(workload, peer, threads, left_s)
-            except PeerUnavailable:
-                if not contenders:
-                    raise
         best = _fastest(contenders, field.plan)
     except BaseException:
         _close(contenders.values())
         raise
     _close(contender for name, contender in contenders.items() if name != best)
     return contenders[best]
+
+
+def _prepared(workload: Workload, peer: Peer, field: Field) -> list[Contender]:
+    """The peer at each number of threads, prepared side by side; who is late is left out."""
+    settings = thread_settings(field.cores)
+    with ThreadPoolExecutor(len(settings)) as pool:
+        awaited = [
+            pool.submit(Contender, workload, peer, threads, field.prepare_s) for threads in settings
+        ]
+        faults = [one.exception() for one in awaited]
+    ready = [one.result() for one, fault in zip(awaited, faults, strict=True) if fault is None]
+    unexpected = [fault for fault in faults if not isinstance(fault, PeerUnavailable | None)]
+    if ready and not unexpected:
+        return ready
+    _close(ready)
+    raise next(fault for fault in [*unexpected, *faults] if fault is not None)
 
 
 def thread_settings(cores: int) -> Sequence[int]:

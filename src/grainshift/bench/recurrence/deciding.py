@@ -20,7 +20,7 @@ from grainshift.tuner.rules import condition_state
 DECISION = "a decision inside the sequence, p50"
 SHARE = "deciding, share of the time"
 _DECISION_LIMIT_US, _SHARE_LIMIT = 10.0, 0.01
-_MEASURE_S = 6.0
+_MEASURE_S = 4.0
 _WARM_CALLS = 8  # before them no sequence is cut
 
 
@@ -42,10 +42,11 @@ def deciding(effort: Effort) -> Iterator[Row]:
     """Two Rows a workload: the time of one decision, and the share of all."""
     for workload in effort.chosen(DECIDING):
         effort.tell(f"{workload.name}: deciding at every segment's edge")
-        yield from _rows(workload.name, stage(workload), effort.seconds(_MEASURE_S))
+        yield from decision_rows(workload.name, stage(workload), effort.seconds(_MEASURE_S))
 
 
-def _rows(name: str, staged: Stage, measure_s: float) -> Iterator[Row]:
+def decision_rows(name: str, staged: Stage, measure_s: float) -> Iterator[Row]:
+    """The time of a decision, and the share that all decisions take."""
     policy, actor = _actor(staged)
     slot = Slot(staged.site, next(iter(staged.runs.values())))
     undo = staged.family.install(staged.layer, staged.site, slot)

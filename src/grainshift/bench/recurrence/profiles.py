@@ -53,10 +53,11 @@ class _Fixed:
         return self._run(*args)
 
 
-def stage(workload: Workload) -> Stage:
-    """Build every profile that is offered for the workload's one layer."""
+def stage(workload: Workload, family: Family | None = None) -> Stage:
+    """Build every profile that is offered for the workload's one layer, by the user's family."""
     layer, (x_TBI,) = workload.build()
-    (family,) = read_families(["recurrence"], Settings())
+    if family is None:
+        (family,) = read_families(["recurrence"], Settings())
     (site,), _ = family.find(layer)
     bucket = buckets.name(x_TBI.shape[1], x_TBI.shape[0])
     offered = family.offer(site, bucket, Limits())

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from grainshift.bench.contender import READING_S
-from grainshift.bench.measure import Timings, calls_per_reading, measure, timed
+from grainshift.bench.measure import Plan, Timings, calls_per_reading, measure, timed
 from grainshift.bench.mode import Mode, plain
 from grainshift.bench.recurrence.effort import Effort
 from grainshift.bench.recurrence.profiles import Stage, stage
@@ -25,7 +25,7 @@ DEVIATION = "largest deviation from eager, random profiles at random edges"
 _COST_LIMIT_US, _DEVIATION_LIMIT = 5.0, 1e-5
 _SEGMENT = 16
 _ROUNDS = 50
-_MEASURE_S = 10.0
+_MEASURE_S = 6.0
 _PAIR = ("unrolled(4)", "unrolled(8)")
 
 
@@ -35,18 +35,18 @@ def switching(effort: Effort) -> Iterator[Row]:
         effort.tell(f"{workload.name}: switching at every edge, and at random ones")
         with torch.inference_mode():
             staged = stage(workload)
-            yield _cost_row(workload.name, staged, effort)
-            yield _deviation_row(workload.name, staged)
+            yield cost_row(workload.name, staged, effort.plan(_MEASURE_S))
+            yield deviation_row(workload.name, staged)
 
 
-def _cost_row(name: str, staged: Stage, effort: Effort) -> Row:
+def cost_row(name: str, staged: Stage, plan: Plan) -> Row:
     """Through one Slot: a pick that alternates beside two that stay."""
     pair = [number for number, choice in enumerate(staged.runs) if str(choice) in _PAIR]
     first, second = pair if len(pair) == 2 else (1, 2)
     edges = -(-len(staged.x) // _SEGMENT) - 1
     picks = {"switching": (first, second), "first": (first,), "second": (second,)}
     turns = {word: _turn(staged, _slot(staged), pick) for word, pick in picks.items()}
-    seen = measure(turns, effort.plan(_MEASURE_S), time.perf_counter)
+    seen = measure(turns, plan, time.perf_counter)
     costs_us = 1e6 * switch_costs_s(seen["switching"], seen["first"], seen["second"]) / edges
     low, high = _interval(costs_us)
     choices = list(staged.runs)
@@ -114,7 +114,7 @@ def _turn(staged: Stage, slot: Slot, pick: tuple[int, ...]) -> Callable[[int], S
     return run
 
 
-def _deviation_row(name: str, staged: Stage) -> Row:
+def deviation_row(name: str, staged: Stage) -> Row:
     """Whole sequences cut at random, each part by a profile drawn at random."""
     draw = random.Random(0)
     expected, _ = plain(staged.layer, (staged.x,), Mode.CALL)()

@@ -79,7 +79,6 @@ SEQUENCES = (
     _layer("fp32", "GRU", 512, batch=1, steps=150),
     _layer("fp32", "GRU", 1024, batch=1, steps=32),
     _layer("fp32", "GRU", 128, batch=1, steps=256, layers=2),
-    _layer("fp32", "GRU", 256, batch=1, steps=200, layers=3),
     _layer("fp32", "GRU", 128, batch=4, steps=512),
     _layer("fp32", "GRU", 256, batch=4, steps=150, directions=2),
     _layer("fp32", "GRU", 64, batch=16, steps=1024),
@@ -87,13 +86,11 @@ SEQUENCES = (
     _layer("fp32", "GRU", 256, batch=64, steps=150),
     _layer("fp32", "RNN", 64, batch=1, steps=128),
     _layer("fp32", "RNN", 256, batch=1, steps=256),
-    _layer("fp32", "RNN", 512, batch=1, steps=200),
     _layer("fp32", "RNN", 1024, batch=4, steps=32),
     _layer("fp32", "RNN", 256, batch=4, steps=150, layers=2, directions=2),
     _layer("fp32", "RNN", 128, batch=16, steps=512),
     _layer("fp32", "RNN", 512, batch=64, steps=16),
     _model("fp32", "silero", "voice_sequence", hidden=128, batch=1),
-    _model("fp32", "silero", "voice_sequence", hidden=64, batch=1, samples=64000),
     _model(
         "fp32", "deepspeech_gru", "speech_stack", kind="GRU", hidden=256, batch=1, frames=200,
         directions=2,
@@ -101,7 +98,6 @@ SEQUENCES = (
     _model("fp32", "deepspeech_lstm", "speech_stack", kind="LSTM", hidden=512, batch=4, frames=100),
     _model("fp32", "deepar", "forecaster", hidden=40, batch=64, steps=96, layers=2),
     _model("fp32", "deepar", "forecaster", hidden=64, batch=64, steps=168, layers=3),
-    _model("fp32", "wavernn", "vocoder_sequence", hidden=512, batch=1, steps=200),
     _model("fp32", "wavernn", "vocoder_sequence", hidden=896, batch=1, steps=150),
     _model("fp32", "seq2seq", "decoder_sequence", hidden=256, batch=1, steps=20, layers=2),
 )  # fmt: skip
@@ -172,8 +168,8 @@ SWITCHING = (
 )
 
 DECIDING = (
-    _layer("decide", "LSTM", 256, batch=1, steps=1024),
-    _layer("decide", "GRU", 128, batch=4, steps=1024),
+    _layer("decide", "LSTM", 128, batch=16, steps=1024),
+    _layer("decide", "GRU", 256, batch=4, steps=1024),
 )
 
 WORKLOADS = (
@@ -186,6 +182,6 @@ QUICK = frozenset(
         *("fp32-silero-128-b1", "stream-lstm-256-b1", "stream-gru-512-b1-layers2"),
         *("bf16-gru-512-b1-t150", "train-lstm-256-b4-t100", "train-gru-128-b16-t64"),
         *("choose-lstm-256-b1-t64", "choose-gru-128-b1-t128", "load-gru-512-b1-t64"),
-        *("switch-gru-128-b1-t512", "decide-gru-128-b4-t1024"),
+        *("switch-gru-128-b1-t512", "decide-gru-256-b4-t1024"),
     }
 )
