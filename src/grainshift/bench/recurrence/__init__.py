@@ -1,6 +1,7 @@
 """Measures the recurrence family, promise by promise. Knows nothing of how layers are tuned."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 
 from grainshift.bench.recurrence.beside import bf16, sequences, streams, training
@@ -8,10 +9,11 @@ from grainshift.bench.recurrence.choosing import choosing
 from grainshift.bench.recurrence.deciding import deciding
 from grainshift.bench.recurrence.effort import Effort, measured_machine
 from grainshift.bench.recurrence.phases import under_load
+from grainshift.bench.recurrence.profiles import stage
 from grainshift.bench.recurrence.summary import summary
 from grainshift.bench.recurrence.switching import switching
 from grainshift.bench.row import Row
-from grainshift.bench.workloads.recurrence import WORKLOADS
+from grainshift.bench.workloads.recurrence import DECIDING, WORKLOADS
 
 __all__ = ["run"]
 
@@ -34,7 +36,10 @@ def run(quick: bool = False, only: str | None = None) -> Iterator[Row]:
     """
     if only is not None and not any(only in workload.name for workload in WORKLOADS):
         return
-    effort = Effort(quick, only, measured_machine(again=not quick), _tell)
+    tell = _teller()
+    tell("measuring the machine's rates, and building the kernels once")
+    effort = Effort(quick, only, measured_machine(again=not quick), tell)
+    stage(DECIDING[0])
     rows: list[Row] = []
     for part in _PARTS:
         for row in part(effort):
@@ -43,6 +48,11 @@ def run(quick: bool = False, only: str | None = None) -> Iterator[Row]:
     yield from summary(rows)
 
 
-def _tell(words: str) -> None:
-    """One line for whoever watches; what is measured goes elsewhere."""
-    print(words, file=sys.stderr, flush=True)
+def _teller() -> Callable[[str], None]:
+    """Says to whoever watches what is being done; what is measured goes elsewhere."""
+    begin_s = time.monotonic()
+
+    def tell(words: str) -> None:
+        print(f"{time.monotonic() - begin_s:5.0f} s  {words}", file=sys.stderr, flush=True)
+
+    return tell
