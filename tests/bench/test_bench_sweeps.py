@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -79,6 +79,7 @@ def test_one_row_is_bound_by_bandwidth_and_many_by_arithmetic() -> None:
     assert least_time_s(model, (many,), fast) == pytest.approx(64 * flops / 1e13)
 
 
+@settings(deadline=None, max_examples=30)
 @given(st.integers(1, 40), st.integers(1, 8), st.floats(1.0, 10.0))
 def test_a_faster_machine_or_less_work_never_takes_longer(
     steps: int, batch: int, factor: float

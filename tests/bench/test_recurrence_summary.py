@@ -1,12 +1,16 @@
 """What was promised, read from Rows."""
 
 import math
+from collections.abc import Iterator
 
 import pytest
 
+from grainshift.bench.recurrence import whole
 from grainshift.bench.recurrence.choosing import METRIC
+from grainshift.bench.recurrence.effort import Effort
 from grainshift.bench.recurrence.summary import summary
 from grainshift.bench.row import Row
+from grainshift.core.machine import Machine
 
 
 def beside(workload: str, ratio: float, limit: float | None = None, metric: str = "median") -> Row:
@@ -22,6 +26,20 @@ def test_nothing_measured_promises_nothing() -> None:
     assert found() == {}
     failed = Row("fp32-gru-64-b1-t1", "median", "ms", math.nan, {}, limit=0.1, notes="ours failed")
     assert found(failed) == {}
+
+
+def test_a_part_that_fails_says_so_and_keeps_its_rows() -> None:
+    row, told = beside("fp32-a-b1", 2.0), []
+
+    def broken(effort: Effort) -> Iterator[Row]:
+        yield row
+        raise OSError("no more threads")
+
+    machine = Machine("none", "a CPU", (0,), 1.0, 1 << 30)
+    first, ended = whole(broken, Effort(True, None, machine, told.append))
+    assert first == row and math.isnan(ended.ours) and ended.workload == "broken"
+    assert "no more threads" in ended.notes and "no more threads" in told[0]
+    assert len(found(first, ended)) == len(found(first)) > 0
 
 
 def test_groups_are_told_by_name() -> None:

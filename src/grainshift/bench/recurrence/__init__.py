@@ -1,8 +1,11 @@
 """Measures the recurrence family, promise by promise. Knows nothing of how layers are tuned."""
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
+
+import torch
 
 from grainshift.bench.recurrence.beside import bf16, sequences, streams, training
 from grainshift.bench.recurrence.choosing import choosing
@@ -39,13 +42,23 @@ def run(quick: bool = False, only: str | None = None) -> Iterator[Row]:
     tell = _teller()
     tell("measuring the machine's rates, and building the kernels once")
     effort = Effort(quick, only, measured_machine(again=not quick), tell)
+    torch.set_num_threads(effort.cores)  # as many as whoever is measured in another process
     stage(DECIDING[0])
     rows: list[Row] = []
     for part in _PARTS:
-        for row in part(effort):
+        for row in whole(part, effort):
             rows.append(row)
             yield row
     yield from summary(rows)
+
+
+def whole(part: Callable[[Effort], Iterator[Row]], effort: Effort) -> Iterator[Row]:
+    """The Rows of a part; a fault ends it with a Row that says so, and the next part follows."""
+    try:
+        yield from part(effort)
+    except Exception as fault:  # noqa: BLE001 - minutes of measuring must not be lost to it
+        effort.tell(f"{part.__name__} ended: {fault!r}")
+        yield Row(part.__name__, "ended", "", math.nan, {}, notes=f"{fault!r:.300}")
 
 
 def _teller() -> Callable[[str], None]:

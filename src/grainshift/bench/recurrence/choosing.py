@@ -15,7 +15,7 @@ from grainshift.bench.workloads.recurrence import CHOOSING
 
 METRIC = "median as tuned, beside the best fixed profile"
 BEST = "best fixed"
-_SETTLE_S = 10.0
+_SETTLE_S = 6.0
 _MEASURE_S = 7.0
 
 

@@ -79,12 +79,11 @@ SEQUENCES = (
     _layer("fp32", "GRU", 512, batch=1, steps=150),
     _layer("fp32", "GRU", 1024, batch=1, steps=32),
     _layer("fp32", "GRU", 128, batch=1, steps=256, layers=2),
-    _layer("fp32", "GRU", 128, batch=4, steps=512),
     _layer("fp32", "GRU", 256, batch=4, steps=150, directions=2),
     _layer("fp32", "GRU", 64, batch=16, steps=1024),
     _layer("fp32", "GRU", 512, batch=16, steps=32),
     _layer("fp32", "GRU", 256, batch=64, steps=150),
-    _layer("fp32", "RNN", 64, batch=1, steps=128),
+    _layer("fp32", "RNN", 64, batch=1, steps=64),
     _layer("fp32", "RNN", 256, batch=1, steps=256),
     _layer("fp32", "RNN", 1024, batch=4, steps=32),
     _layer("fp32", "RNN", 256, batch=4, steps=150, layers=2, directions=2),
@@ -141,7 +140,6 @@ TRAINING = (
 CHOOSING = (
     _layer("choose", "LSTM", 64, batch=1, steps=64),
     _layer("choose", "LSTM", 256, batch=1, steps=64),
-    _layer("choose", "LSTM", 512, batch=1, steps=32),
     _layer("choose", "LSTM", 128, batch=16, steps=64, layers=2),
     _layer("choose", "LSTM", 256, batch=4, steps=32, directions=2),
     _layer("choose", "LSTM", 64, batch=64, steps=64),
@@ -152,7 +150,6 @@ CHOOSING = (
     _layer("choose", "GRU", 256, batch=16, steps=32),
     _layer("choose", "RNN", 128, batch=1, steps=128),
     _layer("choose", "RNN", 512, batch=4, steps=32),
-    _layer("choose", "RNN", 256, batch=16, steps=64, layers=2),
 )
 
 UNDER_LOAD = (
