@@ -24,6 +24,26 @@ def lstm() -> tuple[nn.Module, Inputs]:
     return nn.LSTM(16, 16, batch_first=True), (torch.randn(1, 8, 16),)
 
 
+def gru_stream() -> tuple[nn.Module, Inputs]:
+    torch.manual_seed(0)
+    return nn.GRU(16, 16), (torch.randn(1, 2, 16), torch.zeros(1, 2, 16))
+
+
+def lstm_stream() -> tuple[nn.Module, Inputs]:
+    torch.manual_seed(0)
+    state = torch.randn(1, 2, 16), torch.randn(1, 2, 16)
+    return nn.LSTM(16, 16), (torch.randn(1, 2, 16), state)
+
+
+def forget(model: nn.Module, inputs: Inputs, threads: int) -> Run:
+    """Begins each call of a stream with the first state."""
+    return torch.inference_mode()(lambda: model(*inputs))
+
+
+def in_words(model: nn.Module) -> str:
+    return f"a {type(model).__name__}"
+
+
 def threads_as_output(model: nn.Module, inputs: Inputs, threads: int) -> Run:
     """Agrees with eager only when PyTorch has as many threads as were asked for."""
     right = torch.get_num_threads() == threads == 1

@@ -1,5 +1,6 @@
 """Contenders: one peer, one workload, one process."""
 
+import multiprocessing
 import time
 from dataclasses import replace
 
@@ -10,16 +11,22 @@ import torch
 
 from grainshift.bench import peer as peers_contract
 from grainshift.bench.contender import Contender, Workload
-from grainshift.bench.contest import Field, contest, thread_settings
+from grainshift.bench.contest import Field, best_setting, contest, thread_settings
+from grainshift.bench.export import onnx_bytes
 from grainshift.bench.measure import Plan
+from grainshift.bench.mode import Mode
 from grainshift.bench.peer import Peer, PeerUnavailable
 from grainshift.bench.peers import PEERS, eager, eager_channels_last, onnxruntime, openvino_f32
 
 MLP = Workload("mlp", "bench_samples", "mlp", {"width": 8})
 
 
+GRU_STREAM = Workload("gru", "bench_samples", "gru_stream", mode=Mode.STREAM)
+FORGET = Peer("forget", samples.forget, stream=samples.forget)
+
+
 def child_count() -> int:
-    return len([p for p in psutil.Process().children() if "spawn_main" in " ".join(p.cmdline())])
+    return len(multiprocessing.active_children())
 
 
 def test_a_contender_takes_turns_and_goes_away() -> None:
@@ -42,6 +49,40 @@ def test_a_peer_that_refuses_or_dies_is_told_in_one_sentence() -> None:
 def test_a_peer_that_is_not_ready_in_time_is_given_up() -> None:
     with pytest.raises(PeerUnavailable, match="not ready"):
         Contender(MLP, eager.PEER, 1, timeout_s=0.01)
+    assert child_count() == 0
+
+
+def test_a_peer_that_loses_the_state_of_a_stream_is_found_out() -> None:
+    with Contender(GRU_STREAM, eager.PEER, 1) as right, Contender(GRU_STREAM, FORGET, 1) as wrong:
+        assert right.error_ratio == 0.0 and wrong.error_ratio > 0.05
+
+
+def test_a_peer_without_a_mode_says_so() -> None:
+    train = replace(GRU_STREAM, mode=Mode.TRAIN)
+    with pytest.raises(PeerUnavailable, match="no train mode"):
+        Contender(train, FORGET, 1)
+
+
+def test_training_is_compared_by_its_gradients() -> None:
+    train = Workload("mlp", "bench_samples", "mlp", {"width": 8}, Mode.TRAIN)
+    with Contender(train, eager.PEER, 1) as contender:
+        assert contender.error_ratio == 0.0 and min(contender.turn(2)) > 0.0
+
+
+def test_the_notes_say_what_a_peer_has_to_say_of_its_model() -> None:
+    ours = replace(eager.PEER, remark=samples.in_words)
+    field = Field(1, Plan(blocks=5, budget_s=0.1), (eager.PEER,), aside=frozenset({"eager"}))
+    row = contest(MLP, ours, field)
+    assert "ours 1 threads, error 0, a Sequential;" in row.notes
+    assert row.peers["eager"] > 0.0 and row.best_peer is None  # shown, but set aside
+
+
+def test_who_is_late_with_all_settings_is_not_there() -> None:
+    field = Field(2, Plan(blocks=5, budget_s=0.1), (eager.PEER,))
+    with pytest.raises(PeerUnavailable, match="not ready"):
+        best_setting(MLP, eager.PEER, replace(field, prepare_s=0.0))
+    with best_setting(MLP, eager.PEER, field) as best:
+        assert best.threads in (1, 2) and child_count() == 1
     assert child_count() == 0
 
 
@@ -104,6 +145,30 @@ def test_a_peer_agrees_with_eager(peer: Peer, function: str) -> None:
     with contender:
         assert contender.error_ratio < (0.03 if "bf16" in peer.name else 1e-4)
         assert max(contender.turn(3)) < 10.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", ["gru_stream", "lstm_stream"])
+@pytest.mark.parametrize("peer", [p for p in PEERS if p.stream], ids=lambda peer: peer.name)
+def test_a_peer_carries_the_state_of_a_stream(peer: Peer, function: str) -> None:
+    workload = Workload(function, "bench_samples", function, mode=Mode.STREAM)
+    try:
+        contender = Contender(workload, peer, 1)
+    except PeerUnavailable as reason:
+        assert "not installed" in str(reason)
+        pytest.skip(str(reason))
+    with contender:
+        assert contender.error_ratio < (0.03 if "bf16" in peer.name else 1e-4)
+        assert max(contender.turn(3)) < 10.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_the_exported_model_keeps_the_recurrent_operator(kind: str) -> None:
+    onnx = pytest.importorskip("onnx")
+    model = getattr(torch.nn, kind)(8, 8)
+    graph = onnx.load_from_string(onnx_bytes(model, (torch.randn(4, 1, 8),))).graph
+    assert [node.op_type for node in graph.node].count(kind) == 1
 
 
 @pytest.mark.slow

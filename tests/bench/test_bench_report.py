@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -12,6 +13,7 @@ from rich.console import Console
 from grainshift.bench.readme import figures_block, replace_block, stored
 from grainshift.bench.report import summary, table
 from grainshift.bench.row import Report, Row, from_json, geometric_mean, to_json, write
+from grainshift.bench.run import Suite, report
 
 WON = Row("lstm 256", "median", "ms", 1.0, {"eager": 2.5, "aot": 3.0}, "eager", 2.5, 2.25, 2.75)
 LOST = Row(
@@ -53,6 +55,25 @@ def test_writing_replaces_the_file_whole(tmp_path: Path) -> None:
     write(replace(REPORT, rows=(WON,)), path)
     assert from_json(path.read_text()).rows == (WON,)
     assert [found.name for found in path.parent.iterdir()] == ["report.json"]
+
+
+def rows_until(fault: Exception | None) -> Iterator[Row]:
+    yield WON
+    yield LOST
+    if fault:
+        raise fault
+
+
+def test_a_run_that_is_cut_leaves_what_it_had(tmp_path: Path) -> None:
+    file, partial = tmp_path / "made.json", tmp_path / "made.json.partial"
+    cut = Suite("cut", "for this test", lambda quick, only: rows_until(KeyError("cut")))
+    with pytest.raises(KeyError):
+        report(cut, keep=file)
+    assert from_json(partial.read_text()).rows == (WON, LOST) and not file.exists()
+    whole = Suite("whole", "for this test", lambda quick, only: rows_until(None))
+    measured = report(whole, keep=file)
+    assert measured.rows == (WON, LOST) == from_json(file.read_text()).rows
+    assert not partial.exists()
 
 
 def test_the_geometric_mean() -> None:

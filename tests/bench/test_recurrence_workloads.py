@@ -1,20 +1,73 @@
+"""The workloads cover what was promised, and each is what its name says."""
+
+import pytest
 import torch
 
-from grainshift.bench.workloads.recurrence import WORKLOADS
+from grainshift.bench.contender import Workload
+from grainshift.bench.mode import Mode, plain
+from grainshift.bench.recurrence.effort import Effort
+from grainshift.bench.workloads.recurrence import (
+    BF16,
+    CHOOSING,
+    QUICK,
+    SEQUENCES,
+    STREAMS,
+    TRAINING,
+    WORKLOADS,
+)
+from grainshift.core.machine import Machine
 from grainshift.families.recurrence import FAMILY
 
-
-def test_every_workload_is_one_site_and_runs() -> None:
-    assert len({workload.name for workload in WORKLOADS}) == len(WORKLOADS)
-    for workload in WORKLOADS:
-        model, (x_TBI,) = workload.build()
-        sites, refused = FAMILY.find(model)
-        assert (len(sites), refused) == (1, ())
-        with torch.no_grad():
-            assert model(x_TBI[:1])[0].shape[:2] == (1, x_TBI.shape[1])
+MODELS = [one for one in (*SEQUENCES, *STREAMS) if "models" in one.module]
+LAYERS = [
+    next(one for one in WORKLOADS if one.arguments.get("kind") == kind and one.mode is mode)
+    for kind in ("LSTM", "GRU", "RNN")
+    for mode in Mode
+]
 
 
-def test_a_workload_is_the_same_each_time_it_is_built() -> None:
-    (first, (x,)), (second, (y,)) = WORKLOADS[0].build(), WORKLOADS[0].build()
-    assert torch.equal(x, y)
-    assert torch.equal(first.weight_hh_l0, second.weight_hh_l0)
+def sizes(workloads: tuple[Workload, ...], name: str) -> set[object]:
+    return {workload.arguments.get(name, 1) for workload in workloads}
+
+
+def test_the_names_are_told_apart_and_the_quick_ones_exist() -> None:
+    names = [workload.name for workload in WORKLOADS]
+    assert len({*names}) == len(names)
+    assert {*names} >= QUICK
+    assert {name.split("-")[0] for name in QUICK} == {name.split("-")[0] for name in names}
+
+
+def test_there_are_as_many_as_were_promised_at_all_promised_sizes() -> None:
+    assert len(SEQUENCES) >= 30 and len(STREAMS) >= 8 and len(BF16) >= 6 and len(CHOOSING) >= 12
+    assert sizes(SEQUENCES, "hidden") >= {64, 128, 256, 512, 1024}
+    assert sizes(SEQUENCES, "batch") == {1, 4, 16, 64}
+    assert {16, 1024} <= sizes(SEQUENCES, "steps") <= {*range(1, 1025)}
+    assert sizes(SEQUENCES, "layers") == {1, 2, 3}
+    assert sizes(SEQUENCES, "directions") == {1, 2}
+    assert sizes(STREAMS, "batch") == {1, 4} and sizes(BF16, "batch") == {1}
+    assert {w.arguments["kind"] for w in TRAINING} == {"LSTM", "GRU", "RNN"}
+
+
+@pytest.mark.parametrize("workload", [*LAYERS, *MODELS], ids=lambda workload: workload.name)
+def test_a_workload_runs_and_all_its_layers_are_sites(workload: Workload) -> None:
+    model, inputs = workload.build()
+    sites, refused = FAMILY.find(model)
+    assert len(sites) == 1 and refused == ()
+    assert model.training is (workload.mode is Mode.TRAIN)
+    first = plain(model, inputs, workload.mode)()
+    again = plain(*workload.build(), workload.mode)()
+    firsts, agains = (torch.utils._pytree.tree_leaves(answer) for answer in (first, again))
+    assert all(map(torch.equal, firsts, agains)) and all(y.isfinite().all() for y in firsts)
+
+
+def test_a_run_takes_what_it_is_asked_for() -> None:
+    machine = Machine("none", "a CPU", (0,), 1.0, 1 << 30)
+    names = {w.name for w in Effort(True, None, machine).chosen(WORKLOADS)}
+    assert names == QUICK
+    assert len(Effort(False, None, machine).chosen(WORKLOADS)) == len(WORKLOADS)
+    only = Effort(True, "lstm-256", machine).chosen(WORKLOADS)
+    assert len(only) > 5 and all("lstm-256" in workload.name for workload in only)
+    assert (
+        Effort(True, None, machine).plan(10.0).budget_s
+        < Effort(False, None, machine).plan(10.0).budget_s
+    )

@@ -85,4 +85,4 @@ def test_the_help_of_bench_names_every_suite() -> None:
 @pytest.mark.parametrize("suite", bench_run.SUITES, ids=lambda suite: suite.name)
 def test_a_suite_measures_nothing_that_does_not_exist(suite: bench_run.Suite) -> None:
     if suite.name != "journal":  # which measures everything before it looks for a name
-        assert suite.run(True, "no workload is called this") == []
+        assert list(suite.run(True, "no workload is called this")) == []

@@ -6,16 +6,14 @@ from pathlib import Path
 from rich.console import Console
 
 from grainshift.bench.report import table
-from grainshift.bench.row import write
 from grainshift.bench.run import SUITES, report
 
 
 def main(folder: Path, console: Console) -> None:
     """Run every suite, show what came of it, and store it."""
     for suite in SUITES:
-        measured = report(suite)
+        measured = report(suite, keep=folder / f"{suite.name}.json")
         console.print(table(measured, suite.name))
-        write(measured, folder / f"{suite.name}.json")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ nothing of what a peer does.
 """
 
 import importlib
-import multiprocessing
 import os
 import time
 from collections.abc import Mapping
@@ -15,8 +14,10 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, Self
 
+from grainshift.bench.children import children
 from grainshift.bench.measure import calls_per_reading, timed
-from grainshift.bench.peer import Inputs, Peer, PeerUnavailable
+from grainshift.bench.mode import Mode, first_answer, plain
+from grainshift.bench.peer import Inputs, Peer, PeerUnavailable, Run
 
 READING_S = 200e-6
 
@@ -29,13 +30,14 @@ class Workload:
     module: str
     function: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    mode: Mode = Mode.CALL
 
     def build(self) -> tuple[Any, Inputs]:
-        """The model, in inference, and the inputs of one call."""
+        """The model, in training only where that is measured, and the inputs of one call."""
         model, inputs = getattr(importlib.import_module(self.module), self.function)(
             **self.arguments
         )
-        return model.eval(), tuple(inputs)
+        return model.train(self.mode is Mode.TRAIN), tuple(inputs)
 
 
 class Contender:
@@ -44,7 +46,7 @@ class Contender:
     def __init__(
         self, workload: Workload, peer: Peer, threads: int, timeout_s: float = 600.0
     ) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = children()
         self._pipe, theirs = context.Pipe()
         self._child = context.Process(
             target=_serve, args=(theirs, workload, peer, threads), daemon=True
@@ -53,7 +55,7 @@ class Contender:
         theirs.close()
         self.threads = threads
         try:
-            self.error_ratio = float(self._answer(timeout_s))
+            self.error_ratio, self.remark = self._answer(timeout_s)
         except BaseException:
             self.close()
             raise
@@ -98,11 +100,11 @@ def _serve(pipe: Connection, workload: Workload, peer: Peer, threads: int) -> No
     _silence()
     with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
         try:
-            run, error_ratio = _prepared(workload, peer, threads)
+            run, *told = _prepared(workload, peer, threads)
         except Exception as fault:  # noqa: BLE001 - whatever a peer raises, it does not compete
             pipe.send((False, _sentence(fault)))
             return
-        pipe.send((True, error_ratio))
+        pipe.send((True, told))
         calls = calls_per_reading(run, time.perf_counter, READING_S)
         turn = timed(run, time.perf_counter, calls)
         while True:
@@ -118,15 +120,15 @@ def _silence() -> None:
         os.dup2(nowhere, stream)
 
 
-def _prepared(workload: Workload, peer: Peer, threads: int) -> tuple[Any, float]:
+def _prepared(workload: Workload, peer: Peer, threads: int) -> tuple[Run, float, str]:
     import torch
 
     torch.set_num_threads(threads)
     model, inputs = workload.build()
-    with torch.inference_mode():
-        expected = model(*inputs)
-    run = peer.prepare(model, inputs, threads)
-    return run, _error_ratio(run(), expected)
+    expected = first_answer(plain(model, inputs, workload.mode), workload.mode)
+    run = peer.way(workload.mode)(model, inputs, threads)
+    error_ratio = _error_ratio(first_answer(run, workload.mode), expected)
+    return run, error_ratio, peer.remark(model) if peer.remark else ""
 
 
 def _error_ratio(actual: Any, expected: Any) -> float:

@@ -1,6 +1,5 @@
 """Kills writers of the Journal at random moments, and measures how fast it takes events in."""
 
-import multiprocessing
 import os
 import random
 import signal
@@ -14,6 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from grainshift.bench.children import children
 from grainshift.bench.row import Row
 from grainshift.core.errors import JournalFault
 from grainshift.core.events import Read
@@ -69,8 +69,7 @@ def kill(
 ) -> tuple[Kill, ...]:
     """Let processes write one Journal, and kill each at a random moment."""
     draw = random.Random(seed)
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["__main__", __name__])
+    context = children()
     done = []
     for number in range(kills):
         burst = draw.choice((1, 5, 20, 50))  # events in a millisecond

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
+from grainshift.bench.mode import Mode
 from grainshift.core.errors import GrainshiftError
 
-Inputs = tuple[Tensor, ...]
+Inputs = tuple[Any, ...]  # tensors; the state of a stream may be a tuple of them
 Run = Callable[[], Any]
 Prepare = Callable[[nn.Module, Inputs, int], Run]
 
@@ -23,11 +24,23 @@ class Peer:
     """A way to run a model: `prepare` takes model, inputs and threads, and answers one call.
 
     It has a process to itself, with PyTorch's threads already set. What the call returns is
-    compared with eager PyTorch once, and then its time is taken.
+    compared with eager PyTorch once, and then its time is taken. `stream` and `train` do the same
+    for the other Modes, where the peer has them; `remark` says what there is to say of a model
+    that stands prepared.
     """
 
     name: str
     prepare: Prepare
+    stream: Prepare | None = None
+    train: Prepare | None = None
+    remark: Callable[[nn.Module], str] | None = None
+
+    def way(self, mode: Mode) -> Prepare:
+        """How it prepares a model that is called in that Mode."""
+        found = {Mode.CALL: self.prepare, Mode.STREAM: self.stream, Mode.TRAIN: self.train}[mode]
+        if found is None:
+            raise PeerUnavailable(f"it has no {mode} mode")
+        return found
 
 
 def require(*packages: str) -> None:

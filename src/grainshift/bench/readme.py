@@ -8,7 +8,10 @@ from grainshift.bench.report import figures, machine_line, summary
 from grainshift.bench.row import Report, Row, from_json
 
 # Suites that are shown in part; every other is shown whole.
-_HEADLINES = {"tuner": ("stationary bandit", "shifted bandit", "turncoat bandit")}
+_HEADLINES = {
+    "tuner": ("stationary bandit", "shifted bandit", "turncoat bandit"),
+    "recurrence": ("summary",),
+}
 
 
 def stored(folder: Path) -> dict[str, Report]:

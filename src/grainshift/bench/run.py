@@ -4,16 +4,17 @@ import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from grainshift.bench.row import Report, Row
+from grainshift.bench.row import Report, Row, write
 from grainshift.core.codec import encode
 from grainshift.core.errors import GrainshiftError
 from grainshift.core.machine import Machine
 from grainshift.environment import environment, versions
 from grainshift.machine import find_machine
 
-Run = Callable[[bool, str | None], list[Row]]
+Run = Callable[[bool, str | None], Iterable[Row]]
 
 
 def _in(module: str) -> Run:
@@ -33,7 +34,7 @@ def _named(only: str | None, rows: Iterable[Row]) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """Something to measure. `run(quick, only)` answers its Rows.
+    """Something to measure. `run(quick, only)` answers its Rows, each as soon as it is there.
 
     `quick` is for a first look, `only` for the workloads whose name contains it.
     """
@@ -69,13 +70,29 @@ def find_suite(name: str) -> Suite:
     raise GrainshiftError(f"there is nothing to measure called {name!r}; there is {names}")
 
 
-def report(suite: Suite, quick: bool = False, only: str | None = None) -> Report:
-    """Run a suite here and now."""
-    rows = tuple(suite.run(quick, only))
+def report(
+    suite: Suite, quick: bool = False, only: str | None = None, keep: Path | None = None
+) -> Report:
+    """Run a suite here and now, and keep its Report in a file, if one is named.
+
+    Until all is measured, a file beside it, `.partial`, holds the Rows so far.
+    """
+    rows: list[Row] = []
+    partial = keep and keep.with_name(keep.name + ".partial")
+    for row in suite.run(quick, only):
+        rows.append(row)
+        if partial is not None:
+            write(_report(rows), partial)
     if not rows:
         raise GrainshiftError(f"nothing in {suite.name} has a name that contains {only!r}")
-    machine = find_machine(environment().rates_folder)
-    return Report(facts(machine), versions(), datetime.now(UTC).isoformat("T", "seconds"), rows)
+    if keep is not None and partial is not None:
+        partial.replace(keep)
+    return _report(rows)
+
+
+def _report(rows: Iterable[Row]) -> Report:
+    machine, now = find_machine(environment().rates_folder), datetime.now(UTC)
+    return Report(facts(machine), versions(), now.isoformat("T", "seconds"), tuple(rows))
 
 
 def facts(machine: Machine) -> dict[str, Any]:

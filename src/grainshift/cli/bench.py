@@ -24,21 +24,21 @@ def bench(
         str | None, typer.Option("--only", help="Only workloads whose name contains this.")
     ] = None,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the Report to this file as well.")
+        Path | None,
+        typer.Option(
+            "--json", help="Write the Report to this file as well; until the end to FILE.partial."
+        ),
     ] = None,
 ) -> None:
     """Measure Grainshift beside its peers, interleaved in one run."""
     from grainshift.bench.report import table
-    from grainshift.bench.row import write
     from grainshift.bench.run import find_suite, report
 
     suite = find_suite(family)
     if json_file and not os.access(json_file.parent, os.W_OK):  # told before minutes are spent
         raise GrainshiftError(f"--json={json_file} cannot be written; name a folder that can be")
-    measured = report(suite, quick, only)
+    measured = report(suite, quick, only, json_file)
     console = Console()
     if not console.is_terminal:  # a file or a pipe has no width of its own
         console = Console(width=_FILE_COLUMNS)
     console.print(table(measured, suite.name))
-    if json_file:
-        write(measured, json_file)

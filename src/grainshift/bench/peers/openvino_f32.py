@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from grainshift.bench.openvino import prepared
+from grainshift.bench.openvino import prepared, streaming
 from grainshift.bench.peer import Inputs, Peer, Run
 
 
@@ -11,4 +11,9 @@ def prepare(model: nn.Module, inputs: Inputs, threads: int) -> Run:
     return prepared(model, inputs, threads, "f32")
 
 
-PEER = Peer("openvino_f32", prepare)
+def stream(model: nn.Module, inputs: Inputs, threads: int) -> Run:
+    """Compile the model for the CPU at f32, and carry its state from call to call."""
+    return streaming(model, inputs, threads, "f32")
+
+
+PEER = Peer("openvino_f32", prepare, stream)
