@@ -6,7 +6,7 @@ it: they are untuned layers that run PyTorch's own forward.
 
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -16,8 +16,11 @@ from torch import Tensor, nn
 from grainshift.core.family import Door
 from grainshift.families.recurrence import bucket as buckets
 from grainshift.families.recurrence.call import read
+from grainshift.families.recurrence.capture import are_same, is_traced, trace
 from grainshift.families.recurrence.find import shape_of
+from grainshift.families.recurrence.operator import enter, leave
 from grainshift.families.recurrence.segment import Rhythm, cut_cost
+from grainshift.families.recurrence.weights import current
 
 _MOST_SHAPES = 4096
 _OURS = ("forward", "__getstate__", "__prepare_scriptable__")
@@ -31,6 +34,7 @@ def install(layer: nn.RNNBase, door: Door, segment_s: float) -> Callable[[], Non
     layer.__dict__.update(ours)
 
     def undo() -> None:
+        leave(entry.site, entry)
         for name, value in ours.items():
             if layer.__dict__.get(name) is value:
                 del layer.__dict__[name]
@@ -61,14 +65,32 @@ class _Entry:
         self._cut_cost = cut_cost(self._shape)
         self._cases: dict[str, _Case] = {}
         self._by_shape: dict[tuple[int, int], _Case] = {}
+        self.site = enter(layer, self)
         self.__signature__ = inspect.signature(layer.forward)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         layer = self._layer
         call = read(layer, args, kwargs) if type(layer) is self._kind else None
         if call is None or self._facts != _facts(layer):
-            return type(layer).forward(layer, *args, **kwargs)
+            return self._pass(args, kwargs)
         return call.answer(*self._run(call.x, call.state))
+
+    def answer(self, x: Tensor, hx: Any, weights: Sequence[Tensor], batch_first: bool) -> Any:
+        """What a captured program asks for; None once it no longer speaks of this layer as it is."""
+        layer = self._layer
+        call = read(layer, (x, hx), {}) if layer.batch_first == batch_first else None
+        if call is None or self._facts != _facts(layer) or not are_same(weights, current(layer)):
+            return None
+        return call.answer(*self._run(call.x, call.state))
+
+    def _pass(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A traced call becomes one operator; every other one runs PyTorch's forward."""
+        layer = self._layer
+        if type(layer) is self._kind and self._facts == _facts(layer) and is_traced():
+            answer = trace(self.site, layer, args, kwargs)
+            if answer is not None:
+                return answer
+        return type(layer).forward(layer, *args, **kwargs)
 
     def __reduce__(self) -> Any:
         return getattr, (self._layer, "forward")

@@ -1,0 +1,231 @@
+"""The recurrent layer as one operator, `grainshift::recurrent`, which captured programs call.
+
+It knows no Slot: whoever tunes a layer enters here under a number, and the operator asks them first.
+Where nobody answers (the program was loaded elsewhere, the layer is no longer tuned, the weights are
+not the layer's own), it runs PyTorch's own operator on the weights that it was given.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+import torch
+from torch import _VF, Tensor, nn
+from torch.library import custom_op, define, impl, register_fake
+
+_ARGUMENTS = (
+    "Tensor x, Tensor[] state, Tensor[] weights, "
+    "str mode, bool bias, int layers, bool bidirectional, bool batch_first, int site"
+)
+_BACKWARD = "grainshift::recurrent_backward"
+
+
+class Tuned(Protocol):
+    """Whoever runs the calls of a tuned layer."""
+
+    def answer(self, x: Tensor, hx: Any, weights: Sequence[Tensor], batch_first: bool) -> Any:
+        """What the layer's forward would answer, or None where PyTorch's operator must run."""
+
+
+# A captured program keeps numbers, not objects; it may outlive its layer or leave the process. So
+# one place in the process must lead from the number back to the layer, keeping neither alive.
+_tuned: WeakValueDictionary[int, Tuned] = WeakValueDictionary()
+_sites: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
+_numbers = itertools.count(1)
+
+
+def enter(layer: nn.Module, tuned: Tuned) -> int:
+    """Answer for a layer from now on, under a number that stays the layer's own."""
+    site = _sites.setdefault(layer, next(_numbers))
+    _tuned[site] = tuned
+    return site
+
+
+def leave(site: int, tuned: Tuned) -> None:
+    """Answer no more, unless somebody else has entered meanwhile."""
+    if _tuned.get(site) is tuned:
+        del _tuned[site]
+
+
+class _Form(NamedTuple):
+    """What the operator is told beside tensors."""
+
+    mode: str
+    bias: bool
+    layers: int
+    bidirectional: bool
+    batch_first: bool
+    site: int
+
+    @property
+    def is_lstm(self) -> bool:
+        return self.mode == "LSTM"
+
+    @property
+    def directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    def in_time(self, x: Tensor) -> Tensor:
+        """An input with its steps first and its batch second, or such an output turned back."""
+        return x.transpose(0, 1) if self.batch_first and x.dim() == 3 else x
+
+
+@custom_op("grainshift::recurrent", mutates_args=(), schema=f"({_ARGUMENTS}) -> Tensor[]")
+def recurrent(
+    x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], *form: Any
+) -> list[Tensor]:
+    """The outputs of a layer and its final state, of one tensor or two; no `state` means zeros."""
+    told = _Form(*form)
+    tuned = _tuned.get(told.site)
+    answer = None
+    with torch.no_grad():
+        if tuned is not None:
+            answer = tuned.answer(x, _as_hx(state, told), weights, told.batch_first)
+        if answer is None:
+            y, *finals = _stock(x, state, weights, told)
+        else:
+            y, *finals = _flat(answer)
+        y = told.in_time(told.in_time(y).contiguous())
+        return list(_apart((y, *finals), (x, *state)))
+
+
+@recurrent.register_fake
+def _fake_forward(
+    x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], *form: Any
+) -> list[Tensor]:
+    told = _Form(*form)
+    hidden = weights[1].shape[1]
+    steps, *batch = told.in_time(x).shape[:-1]
+    y = x.new_empty((steps, *batch, hidden * told.directions))
+    finals = (told.layers * told.directions, *batch, hidden)
+    return [told.in_time(y), *(x.new_empty(finals) for _ in range(1 + told.is_lstm))]
+
+
+def _as_hx(state: Sequence[Tensor], form: _Form) -> Any:
+    """The initial state as a layer's forward takes it."""
+    if not state:
+        return None
+    return tuple(state) if form.is_lstm else state[0]
+
+
+def _flat(answer: tuple[Tensor, Any]) -> tuple[Tensor, ...]:
+    y, state = answer
+    return (y, state) if isinstance(state, Tensor) else (y, *state)
+
+
+def _stock(
+    x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], form: _Form
+) -> tuple[Tensor, ...]:
+    """PyTorch's own operator, as the layer's forward calls it without dropout."""
+    x_TBI = form.in_time(x) if x.dim() == 3 else x.unsqueeze(1)
+    parts = [part if x.dim() == 3 else part.unsqueeze(1) for part in state]
+    if not parts:
+        size = (form.layers * form.directions, x_TBI.shape[1], weights[1].shape[1])
+        parts = [x.new_zeros(size) for _ in range(1 + form.is_lstm)]
+    answer: tuple[Tensor, ...] = getattr(_VF, form.mode.lower())(
+        x_TBI,
+        _as_hx(parts, form),
+        list(weights),
+        form.bias,
+        form.layers,
+        0.0,
+        torch.is_grad_enabled(),
+        form.bidirectional,
+        False,
+    )
+    if x.dim() == 2:
+        return tuple(part.squeeze(1) for part in answer)
+    return form.in_time(answer[0]), *answer[1:]
+
+
+def _apart(made: Sequence[Tensor], given: Sequence[Tensor]) -> Iterator[Tensor]:
+    """Tensors that share no storage, neither with one another nor with those given.
+
+    What a Choice answers may; what an operator answers must not.
+    """
+    taken = {tensor.untyped_storage().data_ptr() for tensor in given}
+    for tensor in made:
+        address = tensor.untyped_storage().data_ptr()
+        yield tensor.clone() if address in taken else tensor
+        taken.add(address)
+
+
+# Gradients.
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Sequence[Tensor]) -> None:
+    x, state, weights, *ctx.form = inputs
+    ctx.states = len(state)
+    ctx.save_for_backward(x, *state, *weights)
+
+
+def _backward(ctx: Any, grads: Sequence[Tensor]) -> tuple[Any, ...]:
+    x, *rest = ctx.saved_tensors
+    state, weights = rest[: ctx.states], rest[ctx.states :]
+    wants_x, wants_state, wants_weights, *_ = ctx.needs_input_grad
+    wanted = [wants_x, *wants_state, *wants_weights]
+    if torch.is_grad_enabled():  # a gradient that will itself be differentiated
+        found = _differentiate(grads, (x, *state, *weights), wanted, ctx.states, ctx.form)
+    else:
+        operator = torch.ops.grainshift.recurrent_backward
+        found = operator(grads, x, state, weights, *ctx.form, wanted)
+    each = iter(found)
+    gradients = [next(each) if is_wanted else None for is_wanted in wanted]
+    split = 1 + ctx.states
+    return gradients[0], gradients[1:split], gradients[split:], *(None for _ in ctx.form)
+
+
+recurrent.register_autograd(_backward, setup_context=_keep)
+# Not a custom_op: those run below autograd, and this one differentiates.
+define(_BACKWARD, f"(Tensor[] grads, {_ARGUMENTS}, bool[] wanted) -> Tensor[]")
+
+
+@impl(_BACKWARD, "CPU")
+def _run_backward(
+    grads: Sequence[Tensor],
+    x: Tensor,
+    state: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    *form_and_wanted: Any,
+) -> list[Tensor]:
+    """The gradients that are wanted, in order; this is where compiled backward kernels belong."""
+    *form, wanted = form_and_wanted
+    inputs = tuple(
+        tensor.detach().requires_grad_(is_wanted)
+        for tensor, is_wanted in zip((x, *state, *weights), wanted, strict=True)
+    )
+    with torch.enable_grad():
+        found = _differentiate(grads, inputs, wanted, len(state), form, create_graph=False)
+    return list(_apart([tensor.contiguous() for tensor in found], grads))
+
+
+@register_fake(_BACKWARD)
+def _fake_backward(
+    grads: Sequence[Tensor],
+    x: Tensor,
+    state: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    *form_and_wanted: Any,
+) -> list[Tensor]:
+    *_, wanted = form_and_wanted
+    pairs = zip((x, *state, *weights), wanted, strict=True)
+    return [tensor.new_empty(tensor.shape) for tensor, is_wanted in pairs if is_wanted]
+
+
+def _differentiate(
+    grads: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    wanted: Sequence[bool],
+    states: int,
+    form: Sequence[Any],
+    create_graph: bool = True,
+) -> list[Tensor]:
+    """Gradients by PyTorch's own operator, run once more."""
+    x, *rest = inputs
+    outputs = _stock(x, rest[:states], rest[states:], _Form(*form))
+    leaves = [tensor for tensor, is_wanted in zip(inputs, wanted, strict=True) if is_wanted]
+    found = torch.autograd.grad(
+        outputs, leaves, grads, create_graph=create_graph, materialize_grads=True
+    )
+    return list(found)
