@@ -126,11 +126,6 @@ def _fake(layer: nn.RNNBase, x: Tensor) -> Any:
         return torch.zeros(layer(mode.from_tensor(x))[0].shape)
 
 
-def _compiled(layer: nn.RNNBase, x: Tensor) -> Any:
-    with torch.no_grad():
-        return torch.compile(layer, backend="eager")(x)
-
-
 def _deterministic(layer: nn.RNNBase, x: Tensor) -> Any:
     torch.use_deterministic_algorithms(True)
     try:
@@ -169,7 +164,6 @@ UNUSUAL = [
     _trace,
     _script,
     _fake,
-    _compiled,
     _deterministic,
     _double,
     _subclass,

@@ -36,11 +36,12 @@ def is_traced() -> bool:
 def trace(site: int, layer: nn.RNNBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """The layer's answer by one operator, or None where PyTorch's forward must be traced."""
     bound = bind(args, kwargs)
-    if bound is None or _is_unusual() or (layer.training and layer.dropout and layer.num_layers > 1):
+    drops = layer.training and layer.dropout and layer.num_layers > 1
+    if bound is None or drops or _is_unusual():
         return None
     x, hx = bound
     weights = [getattr(layer, name) for name in layer._flat_weights_names]
-    if not all([_is_plain(tensor) for tensor in (x, *weights)]):
+    if not all(_is_plain(tensor) for tensor in (x, *weights)):
         return None
     if x.dim() not in (2, 3) or x.shape[-1] != layer.input_size:
         return None
@@ -103,4 +104,4 @@ def _read_state(layer: nn.RNNBase, x: Tensor, hx: Any) -> list[Tensor] | None:
     rows = layer.num_layers * (2 if layer.bidirectional else 1)
     batch = () if x.dim() == 2 else (x.shape[0 if layer.batch_first else 1],)
     size = (rows, *batch, layer.hidden_size)
-    return parts if all([_is_plain(part) and part.shape == size for part in parts]) else None
+    return parts if all(_is_plain(part) and part.shape == size for part in parts) else None

@@ -17,6 +17,7 @@ from grainshift.core.family import Door
 from grainshift.families.recurrence import bucket as buckets
 from grainshift.families.recurrence.call import read
 from grainshift.families.recurrence.capture import are_same, is_traced, trace
+from grainshift.families.recurrence.dynamo import admit, dismiss, stock
 from grainshift.families.recurrence.find import shape_of
 from grainshift.families.recurrence.operator import enter, leave
 from grainshift.families.recurrence.segment import Rhythm, cut_cost
@@ -32,12 +33,15 @@ def install(layer: nn.RNNBase, door: Door, segment_s: float) -> Callable[[], Non
     untuned = partial(copy.copy, layer)  # for TorchScript, which reads source code
     ours = dict(zip(_OURS, (entry, _bare_state(layer), untuned), strict=True))
     layer.__dict__.update(ours)
+    admit(layer)
 
     def undo() -> None:
         leave(entry.site, entry)
         for name, value in ours.items():
             if layer.__dict__.get(name) is value:
                 del layer.__dict__[name]
+        if "forward" not in layer.__dict__:
+            dismiss(layer)
 
     return undo
 
@@ -76,7 +80,7 @@ class _Entry:
         return call.answer(*self._run(call.x, call.state))
 
     def answer(self, x: Tensor, hx: Any, weights: Sequence[Tensor], batch_first: bool) -> Any:
-        """What a captured program asks for; None once it no longer speaks of this layer as it is."""
+        """What a captured program asks for, or None once that is not this layer any more."""
         layer = self._layer
         call = read(layer, (x, hx), {}) if layer.batch_first == batch_first else None
         if call is None or self._facts != _facts(layer) or not are_same(weights, current(layer)):
@@ -90,7 +94,7 @@ class _Entry:
             answer = trace(self.site, layer, args, kwargs)
             if answer is not None:
                 return answer
-        return type(layer).forward(layer, *args, **kwargs)
+        return stock(layer, args, kwargs)
 
     def __reduce__(self) -> Any:
         return getattr, (self._layer, "forward")

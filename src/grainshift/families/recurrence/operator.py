@@ -1,8 +1,8 @@
 """The recurrent layer as one operator, `grainshift::recurrent`, which captured programs call.
 
-It knows no Slot: whoever tunes a layer enters here under a number, and the operator asks them first.
-Where nobody answers (the program was loaded elsewhere, the layer is no longer tuned, the weights are
-not the layer's own), it runs PyTorch's own operator on the weights that it was given.
+It knows no Slot: whoever tunes a layer enters here under a number, and the operator asks them
+first. Where nobody answers (the program was loaded elsewhere, the layer is no longer tuned, the
+weights are not the layer's own), it runs PyTorch's own operator on the weights that it was given.
 """
 
 import itertools
@@ -200,7 +200,7 @@ def _run_backward(
     return list(_apart([tensor.contiguous() for tensor in found], grads))
 
 
-@register_fake(_BACKWARD)
+@register_fake(_BACKWARD)  # type: ignore[untyped-decorator]
 def _fake_backward(
     grads: Sequence[Tensor],
     x: Tensor,
