@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
+from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from grainshift.families.recurrence.call import bind
@@ -25,10 +26,10 @@ def is_traced() -> bool:
     if torch.compiler.is_compiling():
         return True
     modes = _get_current_dispatch_mode_stack()
+    watching: list[Any] = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
     return (
         bool(modes)
-        and all(type(mode).__module__.startswith(_TRACERS) for mode in modes)
-        and torch._C._len_torch_function_stack() == 0
+        and all(type(mode).__module__.startswith(_TRACERS) for mode in (*modes, *watching))
         and torch._C._get_tracing_state() is None
     )
 

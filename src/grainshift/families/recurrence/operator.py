@@ -7,18 +7,25 @@ weights are not the layer's own), it runs PyTorch's own operator on the weights 
 
 import itertools
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import torch
-from torch import _VF, Tensor, nn
-from torch.library import custom_op, define, impl, register_fake
+from torch import _C, _VF, Tensor, nn
+from torch._C import DispatchKey
+from torch.library import custom_op
 
 _ARGUMENTS = (
     "Tensor x, Tensor[] state, Tensor[] weights, "
     "str mode, bool bias, int layers, bool bidirectional, bool batch_first, int site"
 )
-_BACKWARD = "grainshift::recurrent_backward"
+_AUTOGRAD = (
+    DispatchKey.AutogradFunctionality,
+    DispatchKey.AutogradOther,
+    DispatchKey.AutogradNestedTensor,
+    DispatchKey.ADInplaceOrView,
+)
 
 
 class Tuned(Protocol):
@@ -168,8 +175,7 @@ def _backward(ctx: Any, grads: Sequence[Tensor]) -> tuple[Any, ...]:
     if torch.is_grad_enabled():  # a gradient that will itself be differentiated
         found = _differentiate(grads, (x, *state, *weights), wanted, ctx.states, ctx.form)
     else:
-        operator = torch.ops.grainshift.recurrent_backward
-        found = operator(grads, x, state, weights, *ctx.form, wanted)
+        found = recurrent_backward(grads, x, state, weights, *ctx.form, wanted)
     each = iter(found)
     gradients = [next(each) if is_wanted else None for is_wanted in wanted]
     split = 1 + ctx.states
@@ -177,12 +183,14 @@ def _backward(ctx: Any, grads: Sequence[Tensor]) -> tuple[Any, ...]:
 
 
 recurrent.register_autograd(_backward, setup_context=_keep)
-# Not a custom_op: those run below autograd, and this one differentiates.
-define(_BACKWARD, f"(Tensor[] grads, {_ARGUMENTS}, bool[] wanted) -> Tensor[]")
 
 
-@impl(_BACKWARD, "CPU")
-def _run_backward(
+@custom_op(
+    "grainshift::recurrent_backward",
+    mutates_args=(),
+    schema=f"(Tensor[] grads, {_ARGUMENTS}, bool[] wanted) -> Tensor[]",
+)
+def recurrent_backward(
     grads: Sequence[Tensor],
     x: Tensor,
     state: Sequence[Tensor],
@@ -191,16 +199,15 @@ def _run_backward(
 ) -> list[Tensor]:
     """The gradients that are wanted, in order; this is where compiled backward kernels belong."""
     *form, wanted = form_and_wanted
-    inputs = tuple(
-        tensor.detach().requires_grad_(is_wanted)
-        for tensor, is_wanted in zip((x, *state, *weights), wanted, strict=True)
-    )
-    with torch.enable_grad():
+    with _within_autograd():
+        inputs = [tensor.detach() for tensor in (x, *state, *weights)]
+        for tensor, is_wanted in zip(inputs, wanted, strict=True):
+            tensor.requires_grad_(is_wanted)
         found = _differentiate(grads, inputs, wanted, len(state), form, create_graph=False)
     return list(_apart([tensor.contiguous() for tensor in found], grads))
 
 
-@register_fake(_BACKWARD)  # type: ignore[untyped-decorator]
+@recurrent_backward.register_fake
 def _fake_backward(
     grads: Sequence[Tensor],
     x: Tensor,
@@ -211,6 +218,17 @@ def _fake_backward(
     *_, wanted = form_and_wanted
     pairs = zip((x, *state, *weights), wanted, strict=True)
     return [tensor.new_empty(tensor.shape) for tensor, is_wanted in pairs if is_wanted]
+
+
+@contextmanager
+def _within_autograd() -> Iterator[None]:
+    """An operator runs below autograd; here it differentiates."""
+    left_out = _C._dispatch_tls_local_exclude_set()
+    for key in _AUTOGRAD:
+        left_out = left_out.remove(key)
+    included = _C._dispatch_tls_local_include_set()
+    with _C._ForceDispatchKeyGuard(included, left_out), torch.enable_grad():
+        yield
 
 
 def _differentiate(
