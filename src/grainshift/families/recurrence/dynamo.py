@@ -20,14 +20,15 @@ from torch import nn
 
 _DYNAMO = "torch._dynamo"
 _REASON = "only PyTorch's own forward can run this call"
-_admitted: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
+_admitted: "WeakKeyDictionary[nn.Module, finalize[..., nn.Module]]" = WeakKeyDictionary()
 
 
 def admit(layer: nn.Module) -> None:
     """Let Dynamo walk into this layer as long as it lives, or until it is dismissed."""
     if layer in _admitted:
         return
-    _admitted[layer] = finalize(layer, _erase, id(layer))
+    ended = _admitted[layer] = finalize(layer, _erase, id(layer))
+    ended.atexit = False
     if _DYNAMO in sys.modules:
         _write([layer])
     elif not any(isinstance(finder, _Watch) for finder in sys.meta_path):

@@ -197,7 +197,11 @@ def recurrent_backward(
     weights: Sequence[Tensor],
     *form_and_wanted: Any,
 ) -> list[Tensor]:
-    """The gradients that are wanted, in order; this is where compiled backward kernels belong."""
+    """The gradients that are wanted, in order.
+
+    They come of PyTorch's operator, run once more. Compiled kernels for them belong here: to be
+    asked of whoever answers for `site`, as in `recurrent`.
+    """
     *form, wanted = form_and_wanted
     with _within_autograd():
         inputs = [tensor.detach() for tensor in (x, *state, *weights)]
