@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo
 from recurrence_doors import KINDS, Door, error_ratio, flat, tuned
 from torch import Tensor, nn
 from torch.export import Dim
@@ -252,6 +253,17 @@ def test_many_layers_of_one_model_are_one_graph() -> None:
     assert [len(door.seen) for door in doors] == [2] * 12
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", (nn.LSTM, nn.GRU))
+def test_onnx_knows_pytorchs_operator_and_gets_that(kind: Any) -> None:
+    pytest.importorskip("onnxscript")
+    layer = kind(6, 8).eval()
+    tuned(layer)
+    program = torch.onnx.export(layer, (torch.randn(5, 2, 6),), dynamo=True, verbose=False)
+    assert program is not None
+    assert kind.__name__ in [node.op_type for node in program.model.graph]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("form", FORMS)
@@ -267,3 +279,15 @@ def test_inductor_answers_and_trains_as_pytorch_does(kind: Any, form: dict[str, 
         assert error_ratio(compiled(other), model(other)) <= ROUNDING
     assert error_ratio(gradients(model, compiled(x)), expected) <= ROUNDING
     assert len(door.seen) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.filterwarnings("ignore")
+def test_a_package_of_aotinductor_answers_as_pytorch_does(kind: Any, tmp_path: Path) -> None:
+    model, x = Nested(kind).eval(), torch.randn(4, 7, 4)
+    wanted = model(x)
+    open_doors(model)
+    program = torch.export.export(model, (x,))
+    package = torch._inductor.aoti_compile_and_package(program, package_path=f"{tmp_path}/m.pt2")
+    assert error_ratio(torch._inductor.aoti_load_package(package)(x), wanted) <= ROUNDING

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from recurrence_doors import KINDS, Door, error_ratio, flat, same_bits, tuned
@@ -15,9 +16,14 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from grainshift.families.recurrence import FAMILY
-from grainshift.families.recurrence.operator import recurrent
+from grainshift.families.recurrence.operator import recurrent, recurrent_backward
 
 NOBODY = 0  # the number of no layer
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo() -> None:
+    torch._dynamo.reset()
 
 
 def told(layer: nn.RNNBase, site: int = NOBODY) -> tuple[Any, ...]:
@@ -30,8 +36,8 @@ def site_of(layer: nn.Module) -> int:
     return number
 
 
-def as_list(state: Any) -> list[Tensor]:
-    return [] if state is None else flat(state)
+def parts_of(state: Any) -> tuple[Any, Any]:
+    return state if isinstance(state, tuple) else (state, None)
 
 
 @some.composite
@@ -53,16 +59,16 @@ def calls(draw: Any) -> tuple[nn.RNNBase, Tensor, Any]:
 @settings(max_examples=60, deadline=None)
 def test_the_operator_is_the_layer(call: Any) -> None:
     layer, x, state = call
-    got = recurrent(x, as_list(state), *told(layer))
+    got = recurrent(x, *parts_of(state), *told(layer))
     wanted = flat(layer(x, state))
     if x.numel():
         assert error_ratio(got, wanted) <= 1e-5
     fake = FakeTensorMode()
     with fake:
         weights, *form = told(layer)
-        stand_ins = [fake.from_tensor(part) for part in (x, *as_list(state), *weights)]
-        split = 1 + len(as_list(state))
-        faked = recurrent(stand_ins[0], stand_ins[1:split], stand_ins[split:], *form)
+        given = (x, *parts_of(state), *weights)
+        fakes = [None if part is None else fake.from_tensor(part) for part in given]
+        faked = recurrent(*fakes[:3], fakes[3:], *form)
     assert [(p.shape, p.dtype) for p in faked] == [(p.shape, p.dtype) for p in got]
     if x.numel():
         assert [part.stride() for part in faked] == [part.stride() for part in got]
@@ -72,13 +78,11 @@ def test_the_operator_is_the_layer(call: Any) -> None:
 @settings(max_examples=40, deadline=None)
 def test_the_gradients_are_those_of_the_layer(call: Any) -> None:
     layer, x, state = call
-    inputs = [x, *as_list(state)]
-    for tensor in inputs:
-        tensor.requires_grad_()
-    leaves = [*inputs, *layer.parameters()]
+    inputs = [x, *([] if state is None else flat(state))]
+    leaves = [*(tensor.requires_grad_() for tensor in inputs), *layer.parameters()]
     weighs = [torch.randn_like(part) for part in flat(layer(x, state))]
     wanted = torch.autograd.grad(flat(layer(x, state)), leaves, weighs)
-    got = torch.autograd.grad(recurrent(x, inputs[1:], *told(layer)), leaves, weighs)
+    got = torch.autograd.grad(recurrent(x, *parts_of(state), *told(layer)), leaves, weighs)
     if x.numel():
         assert error_ratio(list(got), list(wanted)) <= 1e-5
 
@@ -90,14 +94,18 @@ def test_pytorch_finds_nothing_wrong_with_the_operators(
     kind: Any, form: dict[str, Any], grad: bool
 ) -> None:
     layer = kind(3, 4, **form).requires_grad_(grad)
-    x, state = torch.randn(5, 2, 3, requires_grad=grad), as_list(None)
-    given = (x, state, *told(layer))
-    torch.library.opcheck(recurrent, given)
-    plain = [part.detach() for part in given[2]]
-    wanted = [True, *(number % 2 == 0 for number in range(len(plain)))]
-    grads = [torch.randn_like(part) for part in recurrent(*given)]
-    backward = torch.ops.grainshift.recurrent_backward.default
-    torch.library.opcheck(backward, (grads, x.detach(), [], plain, *given[3:], wanted))
+    x = torch.randn((2, 5, 3) if layer.batch_first else (5, 2, 3), requires_grad=grad)
+    rows = 1 + layer.bidirectional
+    c = torch.randn(rows, 2, 4, requires_grad=grad) if kind is nn.LSTM else None
+    weights, *form = told(layer)
+    for h in (None, torch.randn(rows, 2, 4)):
+        state = (h, None if h is None else c)
+        torch.library.opcheck(recurrent, (x, *state, weights, *form))
+        grads = [torch.randn_like(part) for part in recurrent(x, *state, weights, *form)]
+        plain = [None if part is None else part.detach() for part in (x, *state, *weights)]
+        wanted = [number % 2 == 0 and part is not None for number, part in enumerate(plain)]
+        given = (grads, *plain[:3], plain[3:], *form, wanted)
+        torch.library.opcheck(recurrent_backward, given)
 
 
 class Onlooker(TorchDispatchMode):
@@ -113,7 +121,7 @@ def test_gradients_are_right_while_somebody_looks_on(kind: Any) -> None:
     weights = list(layer.parameters())
     wanted = torch.autograd.grad(layer(x)[0].square().sum(), weights)
     with Onlooker():
-        loss = recurrent(x, [], *told(layer))[0].square().sum()
+        loss = recurrent(x, None, None, *told(layer))[0].square().sum()
         assert error_ratio(torch.autograd.grad(loss, weights), wanted) <= 1e-5
 
 
@@ -124,7 +132,7 @@ def test_first_and_second_derivatives_in_double(kind: Any) -> None:
     x, h = (torch.randn(*size).double().requires_grad_() for size in ((3, 2, 2), (1, 2, 3)))
 
     def run(x: Tensor, h: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
-        return tuple(recurrent(x, [h], list(weights), *form))
+        return tuple(recurrent(x, h, None, list(weights), *form))
 
     assert torch.autograd.gradcheck(run, (x, h, *weights))
     assert torch.autograd.gradgradcheck(run, (x, h, *weights))
@@ -134,7 +142,7 @@ def test_answers_that_share_storage_are_taken_apart() -> None:
     layer = nn.GRU(6, 8)
     FAMILY.install(layer, FAMILY.find(layer)[0][0], Door([lambda x, h: (h, h[:1])]))
     x, h = torch.randn(1, 2, 6), torch.randn(1, 2, 8)
-    y, after = recurrent(x, [h], *told(layer, site_of(layer)))
+    y, after = recurrent(x, h, None, *told(layer, site_of(layer)))
     assert same_bits([y, after], [h, h])
     assert len({part.data_ptr() for part in (y, after, h)}) == 3
 
@@ -155,8 +163,8 @@ def test_weights_that_are_not_the_layers_own_are_the_ones_that_count(other: Any)
     _, *form = told(layer, site_of(layer))
     weights = other(layer)
     with torch.no_grad():
-        wanted = recurrent(x, [], weights, *form[:-1], NOBODY)
-        assert same_bits(recurrent(x, [], weights, *form), wanted)
+        wanted = recurrent(x, None, None, weights, *form[:-1], NOBODY)
+        assert same_bits(recurrent(x, None, None, weights, *form), wanted)
     assert door.seen == []
 
 
@@ -164,12 +172,12 @@ def test_a_layer_that_changed_is_not_asked() -> None:
     layer, x = nn.LSTM(6, 8, num_layers=2, dropout=0.5).eval(), torch.randn(5, 2, 6)
     door, _ = tuned(layer)
     given = told(layer, site_of(layer))
-    wanted = recurrent(x, [], *given)
+    wanted = recurrent(x, None, None, *given)
     assert len(door.seen) == 1
     layer.train()  # now it would drop, and what was captured does not
-    assert error_ratio(recurrent(x, [], *given), wanted) <= 1e-5
+    assert error_ratio(recurrent(x, None, None, *given), wanted) <= 1e-5
     layer.eval().batch_first = True
-    assert error_ratio(recurrent(x, [], *given), wanted) <= 1e-5
+    assert error_ratio(recurrent(x, None, None, *given), wanted) <= 1e-5
     assert len(door.seen) == 1
 
 

@@ -22,9 +22,9 @@ _TRACERS = ("torch._subclasses.", "torch.fx.")
 
 
 def is_traced() -> bool:
-    """Is somebody capturing what runs now, and nobody else looking on?"""
+    """Is what runs now captured by somebody who can take our operator, and by nobody else?"""
     if torch.compiler.is_compiling():
-        return True
+        return not (torch.compiler.is_exporting() and torch.onnx.is_in_onnx_export())
     modes = _get_current_dispatch_mode_stack()
     watching: list[Any] = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
     return (
@@ -51,7 +51,7 @@ def trace(site: int, layer: nn.RNNBase, args: tuple[Any, ...], kwargs: Mapping[s
         return None
     y, *finals = recurrent(
         x,
-        state,
+        *state,
         weights,
         layer.mode,
         layer.bias,
@@ -95,14 +95,16 @@ def _is_plain(value: Any) -> bool:
     )
 
 
-def _read_state(layer: nn.RNNBase, x: Tensor, hx: Any) -> list[Tensor] | None:
-    """The initial state as a list, empty where it is left out; None where something is wrong."""
+def _read_state(layer: nn.RNNBase, x: Tensor, hx: Any) -> tuple[Any, Any] | None:
+    """The initial state, in two parts that may be left out, or None where something is wrong."""
     if hx is None:
-        return []
+        return None, None
     if layer.mode == "LSTM" and (type(hx) is not tuple or len(hx) != 2):
         return None
-    parts = list(hx) if layer.mode == "LSTM" else [hx]
+    parts: tuple[Any, ...] = hx if layer.mode == "LSTM" else (hx,)
     rows = layer.num_layers * (2 if layer.bidirectional else 1)
     batch = () if x.dim() == 2 else (x.shape[0 if layer.batch_first else 1],)
     size = (rows, *batch, layer.hidden_size)
-    return parts if all(_is_plain(part) and part.shape == size for part in parts) else None
+    if not all(_is_plain(part) and part.shape == size for part in parts):
+        return None
+    return parts[0], (parts[1] if layer.mode == "LSTM" else None)

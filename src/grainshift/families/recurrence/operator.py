@@ -17,7 +17,7 @@ from torch._C import DispatchKey
 from torch.library import custom_op
 
 _ARGUMENTS = (
-    "Tensor x, Tensor[] state, Tensor[] weights, "
+    "Tensor x, Tensor? h, Tensor? c, Tensor[] weights, "
     "str mode, bool bias, int layers, bool bidirectional, bool batch_first, int site"
 )
 _AUTOGRAD = (
@@ -66,8 +66,9 @@ class _Form(NamedTuple):
     site: int
 
     @property
-    def is_lstm(self) -> bool:
-        return self.mode == "LSTM"
+    def states(self) -> int:
+        """The tensors that make up a state."""
+        return 2 if self.mode == "LSTM" else 1
 
     @property
     def directions(self) -> int:
@@ -80,40 +81,38 @@ class _Form(NamedTuple):
 
 @custom_op("grainshift::recurrent", mutates_args=(), schema=f"({_ARGUMENTS}) -> Tensor[]")
 def recurrent(
-    x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], *form: Any
+    x: Tensor, h: Tensor | None, c: Tensor | None, weights: Sequence[Tensor], *form: Any
 ) -> list[Tensor]:
-    """The outputs of a layer and its final state, of one tensor or two; no `state` means zeros."""
+    """The outputs of a layer and its final state, one tensor or two; no state given means zeros."""
     told = _Form(*form)
     tuned = _tuned.get(told.site)
     answer = None
     with torch.no_grad():
         if tuned is not None:
-            answer = tuned.answer(x, _as_hx(state, told), weights, told.batch_first)
+            answer = tuned.answer(x, _as_hx(h, c), weights, told.batch_first)
         if answer is None:
-            y, *finals = _stock(x, state, weights, told)
+            y, *finals = _stock(x, h, c, weights, told)
         else:
             y, *finals = _flat(answer)
         y = told.in_time(told.in_time(y).contiguous())
-        return list(_apart((y, *finals), (x, *state)))
+        return list(_apart((y, *finals), (x, h, c)))
 
 
 @recurrent.register_fake
 def _fake_forward(
-    x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], *form: Any
+    x: Tensor, h: Tensor | None, c: Tensor | None, weights: Sequence[Tensor], *form: Any
 ) -> list[Tensor]:
     told = _Form(*form)
     hidden = weights[1].shape[1]
     steps, *batch = told.in_time(x).shape[:-1]
     y = x.new_empty((steps, *batch, hidden * told.directions))
     finals = (told.layers * told.directions, *batch, hidden)
-    return [told.in_time(y), *(x.new_empty(finals) for _ in range(1 + told.is_lstm))]
+    return [told.in_time(y), *(x.new_empty(finals) for _ in range(told.states))]
 
 
-def _as_hx(state: Sequence[Tensor], form: _Form) -> Any:
+def _as_hx(h: Tensor | None, c: Tensor | None) -> Any:
     """The initial state as a layer's forward takes it."""
-    if not state:
-        return None
-    return tuple(state) if form.is_lstm else state[0]
+    return h if c is None else (h, c)
 
 
 def _flat(answer: tuple[Tensor, Any]) -> tuple[Tensor, ...]:
@@ -122,17 +121,19 @@ def _flat(answer: tuple[Tensor, Any]) -> tuple[Tensor, ...]:
 
 
 def _stock(
-    x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], form: _Form
+    x: Tensor, h: Tensor | None, c: Tensor | None, weights: Sequence[Tensor], form: _Form
 ) -> tuple[Tensor, ...]:
     """PyTorch's own operator, as the layer's forward calls it without dropout."""
-    x_TBI = form.in_time(x) if x.dim() == 3 else x.unsqueeze(1)
-    parts = [part if x.dim() == 3 else part.unsqueeze(1) for part in state]
-    if not parts:
-        size = (form.layers * form.directions, x_TBI.shape[1], weights[1].shape[1])
-        parts = [x.new_zeros(size) for _ in range(1 + form.is_lstm)]
+    batched = x.dim() == 3
+    x_TBI = form.in_time(x) if batched else x.unsqueeze(1)
+    size = (form.layers * form.directions, x_TBI.shape[1], weights[1].shape[1])
+    state = [x.new_zeros(size)] * form.states
+    if h is not None:
+        given = [h] if c is None else [h, c]
+        state = given if batched else [part.unsqueeze(1) for part in given]
     answer: tuple[Tensor, ...] = getattr(_VF, form.mode.lower())(
         x_TBI,
-        _as_hx(parts, form),
+        tuple(state) if form.states == 2 else state[0],
         list(weights),
         form.bias,
         form.layers,
@@ -141,20 +142,20 @@ def _stock(
         form.bidirectional,
         False,
     )
-    if x.dim() == 2:
+    if not batched:
         return tuple(part.squeeze(1) for part in answer)
     return form.in_time(answer[0]), *answer[1:]
 
 
-def _apart(made: Sequence[Tensor], given: Sequence[Tensor]) -> Iterator[Tensor]:
+def _apart(made: Sequence[Tensor], given: Sequence[Tensor | None]) -> Iterator[Tensor]:
     """Tensors that share no storage, neither with one another nor with those given.
 
     What a Choice answers may; what an operator answers must not.
     """
-    taken = {tensor.untyped_storage().data_ptr() for tensor in given}
-    for tensor in made:
-        address = tensor.untyped_storage().data_ptr()
-        yield tensor.clone() if address in taken else tensor
+    taken = {part.untyped_storage().data_ptr() for part in given if part is not None}
+    for part in made:
+        address = part.untyped_storage().data_ptr()
+        yield part.clone() if address in taken else part
         taken.add(address)
 
 
@@ -162,24 +163,21 @@ def _apart(made: Sequence[Tensor], given: Sequence[Tensor]) -> Iterator[Tensor]:
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Sequence[Tensor]) -> None:
-    x, state, weights, *ctx.form = inputs
-    ctx.states = len(state)
-    ctx.save_for_backward(x, *state, *weights)
+    x, h, c, weights, *ctx.form = inputs
+    ctx.save_for_backward(x, h, c, *weights)
 
 
 def _backward(ctx: Any, grads: Sequence[Tensor]) -> tuple[Any, ...]:
-    x, *rest = ctx.saved_tensors
-    state, weights = rest[: ctx.states], rest[ctx.states :]
-    wants_x, wants_state, wants_weights, *_ = ctx.needs_input_grad
-    wanted = [wants_x, *wants_state, *wants_weights]
+    x, h, c, *weights = ctx.saved_tensors
+    wants_x, wants_h, wants_c, wants_weights, *_ = ctx.needs_input_grad
+    wanted = [wants_x, wants_h, wants_c, *wants_weights]
     if torch.is_grad_enabled():  # a gradient that will itself be differentiated
-        found = _differentiate(grads, (x, *state, *weights), wanted, ctx.states, ctx.form)
+        found = _differentiate(grads, (x, h, c, *weights), wanted, ctx.form, create_graph=True)
     else:
-        found = recurrent_backward(grads, x, state, weights, *ctx.form, wanted)
+        found = recurrent_backward(grads, x, h, c, weights, *ctx.form, wanted)
     each = iter(found)
     gradients = [next(each) if is_wanted else None for is_wanted in wanted]
-    split = 1 + ctx.states
-    return gradients[0], gradients[1:split], gradients[split:], *(None for _ in ctx.form)
+    return *gradients[:3], gradients[3:], *(None for _ in ctx.form)
 
 
 recurrent.register_autograd(_backward, setup_context=_keep)
@@ -193,7 +191,8 @@ recurrent.register_autograd(_backward, setup_context=_keep)
 def recurrent_backward(
     grads: Sequence[Tensor],
     x: Tensor,
-    state: Sequence[Tensor],
+    h: Tensor | None,
+    c: Tensor | None,
     weights: Sequence[Tensor],
     *form_and_wanted: Any,
 ) -> list[Tensor]:
@@ -204,24 +203,19 @@ def recurrent_backward(
     """
     *form, wanted = form_and_wanted
     with _within_autograd():
-        inputs = [tensor.detach() for tensor in (x, *state, *weights)]
-        for tensor, is_wanted in zip(inputs, wanted, strict=True):
-            tensor.requires_grad_(is_wanted)
-        found = _differentiate(grads, inputs, wanted, len(state), form, create_graph=False)
-    return list(_apart([tensor.contiguous() for tensor in found], grads))
+        inputs = [None if part is None else part.detach() for part in (x, h, c, *weights)]
+        for part, is_wanted in zip(inputs, wanted, strict=True):
+            if part is not None:
+                part.requires_grad_(is_wanted)
+        found = _differentiate(grads, inputs, wanted, form, create_graph=False)
+    return list(_apart([part.contiguous() for part in found], grads))
 
 
 @recurrent_backward.register_fake
-def _fake_backward(
-    grads: Sequence[Tensor],
-    x: Tensor,
-    state: Sequence[Tensor],
-    weights: Sequence[Tensor],
-    *form_and_wanted: Any,
-) -> list[Tensor]:
-    *_, wanted = form_and_wanted
-    pairs = zip((x, *state, *weights), wanted, strict=True)
-    return [tensor.new_empty(tensor.shape) for tensor, is_wanted in pairs if is_wanted]
+def _fake_backward(grads: Sequence[Tensor], x: Tensor, h: Any, c: Any, *rest: Any) -> list[Tensor]:
+    weights, *_, wanted = rest
+    pairs = zip((x, h, c, *weights), wanted, strict=True)
+    return [part.new_empty(part.shape) for part, is_wanted in pairs if is_wanted]
 
 
 @contextmanager
@@ -237,17 +231,19 @@ def _within_autograd() -> Iterator[None]:
 
 def _differentiate(
     grads: Sequence[Tensor],
-    inputs: Sequence[Tensor],
+    inputs: Sequence[Tensor | None],
     wanted: Sequence[bool],
-    states: int,
     form: Sequence[Any],
-    create_graph: bool = True,
-) -> list[Tensor]:
+    create_graph: bool,
+) -> Sequence[Tensor]:
     """Gradients by PyTorch's own operator, run once more."""
-    x, *rest = inputs
-    outputs = _stock(x, rest[:states], rest[states:], _Form(*form))
-    leaves = [tensor for tensor, is_wanted in zip(inputs, wanted, strict=True) if is_wanted]
-    found = torch.autograd.grad(
-        outputs, leaves, grads, create_graph=create_graph, materialize_grads=True
+    x, h, c, *weights = inputs
+    outputs = _stock(x, h, c, weights, _Form(*form))  # type: ignore[arg-type]
+    leaves = [part for part, is_wanted in zip(inputs, wanted, strict=True) if is_wanted]
+    return torch.autograd.grad(
+        outputs,
+        leaves,  # type: ignore[arg-type]
+        grads,
+        create_graph=create_graph,
+        materialize_grads=True,
     )
-    return list(found)
