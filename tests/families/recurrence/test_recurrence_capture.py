@@ -15,7 +15,6 @@ from torch.fx import GraphModule
 FORMS: tuple[dict[str, Any], ...] = (
     {},
     {"batch_first": True, "bidirectional": True, "num_layers": 2},
-    {"bias": False, "num_layers": 2},
 )
 ROUNDING = 1e-5
 
