@@ -188,7 +188,7 @@ def test_compiled_training_has_the_gradients_of_pytorch(kind: Any, form: dict[st
     got = torch.compile(model, backend="aot_eager", fullgraph=True)(x)
     assert error_ratio(got, wanted) <= ROUNDING
     assert error_ratio(gradients(model, got), expected) <= ROUNDING
-    assert len(door.seen) == 1
+    assert door.seen == []  # what wants gradients is not tuned
 
 
 def test_frozen_weights_and_wanted_inputs_get_what_they_want() -> None:
@@ -277,7 +277,7 @@ def test_inductor_answers_and_trains_as_pytorch_does(kind: Any, form: dict[str, 
         other = torch.randn(2, 20, 4)
         assert error_ratio(compiled(other), model(other)) <= ROUNDING
     assert error_ratio(gradients(model, compiled(x)), expected) <= ROUNDING
-    assert len(door.seen) == 4
+    assert len(door.seen) == 3
 
 
 @pytest.mark.slow

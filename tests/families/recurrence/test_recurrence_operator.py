@@ -16,7 +16,11 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from grainshift.families.recurrence import FAMILY
-from grainshift.families.recurrence.operator import recurrent, recurrent_backward
+from grainshift.families.recurrence.operator import (
+    recurrent,
+    recurrent_backward,
+    recurrent_kept,
+)
 
 NOBODY = 0  # the number of no layer
 
@@ -82,9 +86,11 @@ def test_the_gradients_are_those_of_the_layer(call: Any) -> None:
     leaves = [*(tensor.requires_grad_() for tensor in inputs), *layer.parameters()]
     weighs = [torch.randn_like(part) for part in flat(layer(x, state))]
     wanted = torch.autograd.grad(flat(layer(x, state)), leaves, weighs)
-    got = torch.autograd.grad(recurrent(x, *parts_of(state), *told(layer)), leaves, weighs)
-    if x.numel():
-        assert error_ratio(list(got), list(wanted)) <= 1e-5
+    for operator in (recurrent, recurrent_kept):
+        answer = operator(x, *parts_of(state), *told(layer))[: len(weighs)]
+        got = torch.autograd.grad(answer, leaves, weighs)
+        if x.numel():
+            assert error_ratio(list(got), list(wanted)) <= 1e-5
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -101,11 +107,53 @@ def test_pytorch_finds_nothing_wrong_with_the_operators(
     for h in (None, torch.randn(rows, 2, 4)):
         state = (h, None if h is None else c)
         torch.library.opcheck(recurrent, (x, *state, weights, *form))
+        torch.library.opcheck(recurrent_kept, (x, *state, weights, *form))
         grads = [torch.randn_like(part) for part in recurrent(x, *state, weights, *form)]
         plain = [None if part is None else part.detach() for part in (x, *state, *weights)]
         wanted = [number % 2 == 0 and part is not None for number, part in enumerate(plain)]
-        given = (grads, *plain[:3], plain[3:], *form, wanted)
+        given = (grads, None, *plain[:3], plain[3:], *form, wanted)
         torch.library.opcheck(recurrent_backward, given)
+
+
+def test_the_forward_pass_of_a_training_step_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, x, ran = nn.GRU(3, 4), torch.randn(5, 2, 3), []
+    stock = torch._VF.gru
+
+    def count(*args: Any) -> Any:
+        ran.append(args)
+        return stock(*args)
+
+    tuned(layer)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    monkeypatch.setattr(torch._VF, "gru", count)
+    for number in range(1, 4):
+        compiled(x)[0].sum().backward()
+        assert len(ran) == number
+
+
+def test_a_tape_ends_with_the_step_it_was_made_for() -> None:
+    layer, x = nn.GRU(3, 4), torch.randn(5, 2, 3)
+    answer = recurrent_kept(x, None, None, *told(layer))
+    kept = weakref.ref(answer[-1].grainshift[1][0])
+    loss = answer[0].square().sum()
+    del answer
+    gc.collect()
+    assert kept() is not None
+    loss.backward()
+    del loss
+    gc.collect()
+    assert kept() is None
+
+
+def test_a_step_that_overwrites_its_answers_has_the_right_gradients() -> None:
+    layer, x = nn.LSTM(3, 4), torch.randn(5, 2, 3)
+    weights = list(layer.parameters())
+    wanted = torch.autograd.grad(layer(x)[0].sum(), weights)
+    answer = recurrent_kept(x, None, None, *told(layer))
+    loss = answer[0].sum()
+    for part in answer[:3]:
+        part.data.zero_()  # as a compiler does that uses memory again
+    assert error_ratio(torch.autograd.grad(loss, weights), wanted) <= 1e-5
 
 
 class Onlooker(TorchDispatchMode):
@@ -121,8 +169,9 @@ def test_gradients_are_right_while_somebody_looks_on(kind: Any) -> None:
     weights = list(layer.parameters())
     wanted = torch.autograd.grad(layer(x)[0].square().sum(), weights)
     with Onlooker():
-        loss = recurrent(x, None, None, *told(layer))[0].square().sum()
-        assert error_ratio(torch.autograd.grad(loss, weights), wanted) <= 1e-5
+        for operator in (recurrent, recurrent_kept):
+            loss = operator(x, None, None, *told(layer))[0].square().sum()
+            assert error_ratio(torch.autograd.grad(loss, weights), wanted) <= 1e-5
 
 
 @pytest.mark.parametrize("kind", (nn.GRU, nn.RNN))

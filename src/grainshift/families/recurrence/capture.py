@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from grainshift.families.recurrence.call import bind
 from grainshift.families.recurrence.net import stamps_of
-from grainshift.families.recurrence.operator import recurrent
+from grainshift.families.recurrence.operator import recurrent, recurrent_kept
 
 _TRACERS = ("torch._subclasses.", "torch.fx.")
 
@@ -49,7 +49,8 @@ def trace(site: int, layer: nn.RNNBase, args: tuple[Any, ...], kwargs: Mapping[s
     state = _read_state(layer, x, hx)
     if state is None:
         return None
-    y, *finals = recurrent(
+    run = recurrent_kept if _wants_gradients(x, *state, *weights) else recurrent
+    y, h, *rest = run(
         x,
         *state,
         weights,
@@ -60,7 +61,7 @@ def trace(site: int, layer: nn.RNNBase, args: tuple[Any, ...], kwargs: Mapping[s
         layer.batch_first,
         site,
     )
-    return y, (tuple(finals) if layer.mode == "LSTM" else finals[0])
+    return y, ((h, rest[0]) if layer.mode == "LSTM" else h)
 
 
 def are_same(weights: Sequence[Tensor], own: Sequence[Tensor]) -> bool:
@@ -69,6 +70,15 @@ def are_same(weights: Sequence[Tensor], own: Sequence[Tensor]) -> bool:
         len(weights) == len(own)
         and stamps_of(list(weights)) == stamps_of(list(own))
         and all(a.stride() == b.stride() for a, b in zip(weights, own, strict=True))
+    )
+
+
+def _wants_gradients(*inputs: Tensor | None) -> bool:
+    """Will the backward pass follow? Whoever exports may, but mostly means to infer."""
+    return (
+        torch.is_grad_enabled()
+        and not torch.compiler.is_exporting()
+        and any(tensor is not None and tensor.requires_grad for tensor in inputs)
     )
 
 

@@ -91,7 +91,7 @@ def recurrent(
         if tuned is not None:
             answer = tuned.answer(x, _as_hx(h, c), weights, told.batch_first)
         if answer is None:
-            y, *finals = _stock(x, h, c, weights, told)
+            y, *finals = _stock((x, h, c, *weights), told)
         else:
             y, *finals = _flat(answer)
         y = told.in_time(told.in_time(y).contiguous())
@@ -120,10 +120,9 @@ def _flat(answer: tuple[Tensor, Any]) -> tuple[Tensor, ...]:
     return (y, state) if isinstance(state, Tensor) else (y, *state)
 
 
-def _stock(
-    x: Tensor, h: Tensor | None, c: Tensor | None, weights: Sequence[Tensor], form: _Form
-) -> tuple[Tensor, ...]:
+def _stock(inputs: Sequence[Any], form: _Form) -> tuple[Tensor, ...]:
     """PyTorch's own operator, as the layer's forward calls it without dropout."""
+    x, h, c, *weights = inputs
     batched = x.dim() == 3
     x_TBI = form.in_time(x) if batched else x.unsqueeze(1)
     size = (form.layers * form.directions, x_TBI.shape[1], weights[1].shape[1])
@@ -134,7 +133,7 @@ def _stock(
     answer: tuple[Tensor, ...] = getattr(_VF, form.mode.lower())(
         x_TBI,
         tuple(state) if form.states == 2 else state[0],
-        list(weights),
+        weights,
         form.bias,
         form.layers,
         0.0,
@@ -162,58 +161,87 @@ def _apart(made: Sequence[Tensor], given: Sequence[Tensor | None]) -> Iterator[T
 # Gradients.
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Sequence[Tensor]) -> None:
+@custom_op("grainshift::recurrent_kept", mutates_args=(), schema=f"({_ARGUMENTS}) -> Tensor[]")
+def recurrent_kept(
+    x: Tensor, h: Tensor | None, c: Tensor | None, weights: Sequence[Tensor], *form: Any
+) -> list[Tensor]:
+    """The same for a training step: PyTorch's operator, and a tape that the backward pass runs on.
+
+    The tape is an attribute of the last tensor, and ends with it. A copy of that tensor has none.
+    The answers are copies: a compiler that is done with its buffers writes into them.
+    """
+    told = _Form(*form)
+    with _within_autograd():
+        inputs = _leaves((x, h, c, *weights))
+        outputs = _stock(inputs, told)
+    tape = x.new_zeros(1, dtype=torch.int64)
+    tape.grainshift = (inputs, outputs)  # type: ignore[attr-defined]
+    y, *finals = (part.detach() for part in outputs)
+    y = told.in_time(told.in_time(y).contiguous())
+    return [y.clone(), *(part.clone() for part in finals), tape]
+
+
+@recurrent_kept.register_fake
+def _fake_kept(x: Tensor, *rest: Any) -> list[Tensor]:
+    return [*_fake_forward(x, *rest), x.new_empty(1, dtype=torch.int64)]
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Sequence[Tensor]) -> None:
     x, h, c, weights, *ctx.form = inputs
-    ctx.save_for_backward(x, h, c, *weights)
+    ctx.states = _Form(*ctx.form).states
+    tape = output[-1] if len(output) == 2 + ctx.states else None
+    ctx.save_for_backward(tape, x, h, c, *weights)
 
 
 def _backward(ctx: Any, grads: Sequence[Tensor]) -> tuple[Any, ...]:
-    x, h, c, *weights = ctx.saved_tensors
+    tape, x, h, c, *weights = ctx.saved_tensors
+    grads = grads[: 1 + ctx.states]
     wants_x, wants_h, wants_c, wants_weights, *_ = ctx.needs_input_grad
     wanted = [wants_x, wants_h, wants_c, *wants_weights]
     if torch.is_grad_enabled():  # a gradient that will itself be differentiated
-        found = _differentiate(grads, (x, h, c, *weights), wanted, ctx.form, create_graph=True)
+        outputs = _stock((x, h, c, *weights), _Form(*ctx.form))
+        found = _differentiate(grads, (x, h, c, *weights), outputs, wanted, create_graph=True)
     else:
-        found = recurrent_backward(grads, x, h, c, weights, *ctx.form, wanted)
+        found = recurrent_backward(grads, tape, x, h, c, weights, *ctx.form, wanted)
     each = iter(found)
     gradients = [next(each) if is_wanted else None for is_wanted in wanted]
     return *gradients[:3], gradients[3:], *(None for _ in ctx.form)
 
 
-recurrent.register_autograd(_backward, setup_context=_keep)
+recurrent.register_autograd(_backward, setup_context=_save)
+recurrent_kept.register_autograd(_backward, setup_context=_save)
 
 
 @custom_op(
     "grainshift::recurrent_backward",
     mutates_args=(),
-    schema=f"(Tensor[] grads, {_ARGUMENTS}, bool[] wanted) -> Tensor[]",
+    schema=f"(Tensor[] grads, Tensor? tape, {_ARGUMENTS}, bool[] wanted) -> Tensor[]",
 )
 def recurrent_backward(
     grads: Sequence[Tensor],
+    tape: Tensor | None,
     x: Tensor,
     h: Tensor | None,
     c: Tensor | None,
     weights: Sequence[Tensor],
     *form_and_wanted: Any,
 ) -> list[Tensor]:
-    """The gradients that are wanted, in order.
+    """The gradients that are wanted, in order: from the tape, or else by running forward again.
 
-    They come of PyTorch's operator, run once more. Compiled kernels for them belong here: to be
-    asked of whoever answers for `site`, as in `recurrent`.
+    Compiled kernels belong here and in `recurrent_kept`, to be asked of whoever answers for `site`.
     """
     *form, wanted = form_and_wanted
+    kept = getattr(tape, "grainshift", None)
     with _within_autograd():
-        inputs = [None if part is None else part.detach() for part in (x, h, c, *weights)]
-        for part, is_wanted in zip(inputs, wanted, strict=True):
-            if part is not None:
-                part.requires_grad_(is_wanted)
-        found = _differentiate(grads, inputs, wanted, form, create_graph=False)
+        inputs = _leaves((x, h, c, *weights)) if kept is None else kept[0]
+        outputs = _stock(inputs, _Form(*form)) if kept is None else kept[1]
+        found = _differentiate(grads, inputs, outputs, wanted, retain_graph=True)
     return list(_apart([part.contiguous() for part in found], grads))
 
 
 @recurrent_backward.register_fake
-def _fake_backward(grads: Sequence[Tensor], x: Tensor, h: Any, c: Any, *rest: Any) -> list[Tensor]:
-    weights, *_, wanted = rest
+def _fake_backward(grads: Sequence[Tensor], tape: Any, *rest: Any) -> list[Tensor]:
+    x, h, c, weights, *_, wanted = rest
     pairs = zip((x, h, c, *weights), wanted, strict=True)
     return [part.new_empty(part.shape) for part, is_wanted in pairs if is_wanted]
 
@@ -229,21 +257,22 @@ def _within_autograd() -> Iterator[None]:
         yield
 
 
+def _leaves(inputs: Sequence[Tensor | None]) -> list[Any]:
+    return [None if part is None else part.detach().requires_grad_() for part in inputs]
+
+
 def _differentiate(
     grads: Sequence[Tensor],
     inputs: Sequence[Tensor | None],
+    outputs: Sequence[Tensor],
     wanted: Sequence[bool],
-    form: Sequence[Any],
-    create_graph: bool,
+    **options: bool,
 ) -> Sequence[Tensor]:
-    """Gradients by PyTorch's own operator, run once more."""
-    x, h, c, *weights = inputs
-    outputs = _stock(x, h, c, weights, _Form(*form))  # type: ignore[arg-type]
     leaves = [part for part, is_wanted in zip(inputs, wanted, strict=True) if is_wanted]
     return torch.autograd.grad(
         outputs,
         leaves,  # type: ignore[arg-type]
         grads,
-        create_graph=create_graph,
         materialize_grads=True,
+        **options,
     )
