@@ -63,6 +63,15 @@ def test_whatever_is_live_the_numbers_are_right(number: int) -> None:
     assert {reading.arm for readings in runs for reading in readings} == {number}
 
 
+def test_a_compiled_model_is_one_graph_and_goes_on_being_tuned() -> None:
+    model, twin = lively()
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        assert relative_error(compiled(words()), answers(twin)) < ROUNDING
+    runs = [sample.readings for slot in slots(model).values() for sample in slot.drain()]
+    assert [reading.arm for readings in runs for reading in readings] == [2, 2, 2]
+
+
 def test_untune_gives_everything_back() -> None:
     model = speaker()
     before = innards(model)

@@ -47,7 +47,7 @@ def read(layer: nn.RNNBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     """The call as a Runner takes it, or None when the stock forward must run it."""
     if torch.compiler.is_compiling() or _is_unusual():
         return None
-    bound = _bind(args, kwargs)
+    bound = bind(args, kwargs)
     if bound is None or (layer.training and layer.dropout and layer.num_layers > 1):
         return None
     x, hx = bound
@@ -68,7 +68,8 @@ def read(layer: nn.RNNBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     return None if state is None else Call(x_TBI, state, batched, layer.batch_first)
 
 
-def _bind(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any] | None:
+def bind(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any] | None:
+    """Input and initial state of a call, or None where it has a form of its own."""
     if not kwargs and 1 <= len(args) <= 2:
         return (args[0], None) if len(args) == 1 else (args[0], args[1])
     if len(args) == 1 and kwargs.keys() == {"hx"}:

@@ -6,7 +6,7 @@ it: they are untuned layers that run PyTorch's own forward.
 
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -17,9 +17,13 @@ from torch import Tensor, nn
 from grainshift.core.family import Door
 from grainshift.families.recurrence import bucket as buckets
 from grainshift.families.recurrence.call import read
+from grainshift.families.recurrence.capture import are_same, is_traced, trace
+from grainshift.families.recurrence.dynamo import admit, dismiss, stock
 from grainshift.families.recurrence.find import shape_of
+from grainshift.families.recurrence.operator import enter, leave
 from grainshift.families.recurrence.segment import LEAST_STEPS, Rhythm, cut_cost
 from grainshift.families.recurrence.swift import Entrance
+from grainshift.families.recurrence.weights import current
 
 _MOST_SHAPES = 4096
 _OURS = ("forward", "__getstate__", "__prepare_scriptable__")
@@ -33,11 +37,15 @@ def install(
     untuned = partial(copy.copy, layer)  # for TorchScript, which reads source code
     ours = dict(zip(_OURS, (entry, _bare_state(layer), untuned), strict=True))
     layer.__dict__.update(ours)
+    admit(layer)
 
     def undo() -> None:
+        leave(entry.site, entry)
         for name, value in ours.items():
             if layer.__dict__.get(name) is value:
                 del layer.__dict__[name]
+        if "forward" not in layer.__dict__:
+            dismiss(layer)
 
     return undo
 
@@ -66,7 +74,9 @@ class _Entry:
         self._cut_cost = cut_cost(self._shape)
         self._cases: dict[str, _Case] = {}
         self._by_shape: dict[tuple[int, int], _Case] = {}
+        self.site = enter(layer, self)
         self.__signature__ = inspect.signature(layer.forward)
+        self.__code__ = type(layer).forward.__code__  # torch.export asks where a forward stands
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         layer, swift = self._layer, self._entrance.read
@@ -76,7 +86,7 @@ class _Entry:
                 return self._brief(*told)
         call = read(layer, args, kwargs) if type(layer) is self._kind else None
         if call is None or self._facts != _facts(layer):
-            return type(layer).forward(layer, *args, **kwargs)
+            return self._pass(args, kwargs)
         if call.packing is not None:
             return call.answer(*self._run_ragged(call.x, call.state, call.rows))
         return call.answer(*self._run(call.x, call.state))
@@ -89,6 +99,23 @@ class _Entry:
             case = self._by_shape.get((batch, steps)) or self._case(batch, steps)
             y_TBO, state = self._door.call(case.bucket, float(steps * batch), x_TBI, state)
         return (y_TBO.transpose(0, 1) if self._layer.batch_first else y_TBO), state
+
+    def answer(self, x: Tensor, hx: Any, weights: Sequence[Tensor], batch_first: bool) -> Any:
+        """What a captured program asks for, or None once that is not this layer any more."""
+        layer = self._layer
+        call = read(layer, (x, hx), {}) if layer.batch_first == batch_first else None
+        if call is None or self._facts != _facts(layer) or not are_same(weights, current(layer)):
+            return None
+        return call.answer(*self._run(call.x, call.state))
+
+    def _pass(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A traced call becomes one operator; every other one runs PyTorch's forward."""
+        layer = self._layer
+        if type(layer) is self._kind and self._facts == _facts(layer) and is_traced():
+            answer = trace(self.site, layer, args, kwargs)
+            if answer is not None:
+                return answer
+        return stock(layer, args, kwargs)
 
     def __reduce__(self) -> Any:
         return getattr, (self._layer, "forward")
