@@ -19,28 +19,31 @@ from grainshift.families.recurrence.product import PackedProduct, PlainProduct, 
 from grainshift.families.recurrence.sweep import Start, sweep
 from grainshift.families.recurrence.weights import Packed, Weights, current, grouped
 
-Run = Callable[[Tensor, Any], tuple[Tensor, Any]]
+Run = Callable[..., tuple[Tensor, Any]]
 
 
 def build(layer: nn.RNNBase, choice: Choice, packed: Packed) -> Runner:
     """A Choice ready to run on a layer; `packed` is shared by the Choices that need it."""
     if choice == STOCK:
-        return Runner(_stock(layer))
+        return Runner(stock(layer))
     if not is_packed(choice):
         return Runner(_profile(layer, choice, None))
     packed.of(grouped(current(layer), layer.bias))
     return Runner(_profile(layer, choice, packed), held_bytes=shape_of(layer).matrix_bytes)
 
 
-def _stock(layer: nn.RNNBase) -> Run:
-    """What PyTorch's forward runs once it has checked its arguments, as `call.read` has here."""
+def stock(layer: nn.RNNBase) -> Run:
+    """What PyTorch's forward runs once it has checked its arguments, as `call.read` has here.
+
+    Where gradients are wanted, the caller gives the weights that they are wanted of.
+    """
     function = getattr(_VF, layer.mode.lower())
 
-    def run(x_TBI: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def run(x_TBI: Tensor, state: Any, flat: list[Tensor] | None = None) -> tuple[Tensor, Any]:
         answer = function(
             x_TBI,
             state,
-            current(layer),
+            flat or current(layer),
             layer.bias,
             layer.num_layers,
             layer.dropout,

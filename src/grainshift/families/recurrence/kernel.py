@@ -14,17 +14,18 @@ from grainshift.families.recurrence.find import shape_of
 from grainshift.families.recurrence.library import Library
 from grainshift.families.recurrence.net import Net
 
-Run = Callable[[Tensor, Any], tuple[Tensor, Any]]
+Run = Callable[..., tuple[Tensor, Any]]
 _CALL = struct.Struct("23q")  # the fields of `Call` in forward.cpp
 _RAN, _STALE = 0, 1
 
 
 def build(library: Library, net: Net, layer: nn.RNNBase, choice: Choice) -> Runner:
     """A Choice ready to run; what it holds is shared by all Choices of its precision."""
-    return Runner(_runner(library, net, layer, choice), net.fresh().panels.held_bytes)
+    return Runner(runner(library, net, layer, choice), net.fresh().panels.held_bytes)
 
 
-def _runner(library: Library, net: Net, layer: nn.RNNBase, choice: Choice) -> Run:
+def runner(library: Library, net: Net, layer: nn.RNNBase, choice: Choice) -> Run:
+    """Runs a segment; `between` and `kept` are addresses for what training keeps, or 0."""
     shape = shape_of(layer)
     width = shape.hidden * shape.directions
     is_lstm = shape.kind == "LSTM"
@@ -36,7 +37,7 @@ def _runner(library: Library, net: Net, layer: nn.RNNBase, choice: Choice) -> Ru
         torch.get_num_threads,
     )
 
-    def run(x_TBI: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def run(x_TBI: Tensor, state: Any, between: int = 0, kept: int = 0) -> tuple[Tensor, Any]:
         steps, batch, _ = x_TBI.shape
         by_step, by_row, by_one = x_TBI.stride()
         if by_one != 1:
@@ -60,10 +61,10 @@ def _runner(library: Library, net: Net, layer: nn.RNNBase, choice: Choice) -> Ru
                 y_TBO.data_ptr(),
                 batch * width,
                 width,
-                0,
+                between,
                 h_after.data_ptr(),
                 c_after.data_ptr(),
-                0,
+                kept,
                 0,
                 0,
                 steps,

@@ -34,6 +34,11 @@ class Library:
     held_bytes: Callable[[int], int]
     run: Callable[[bytes], int]
     pool: int
+    kept: Callable[[int], int]
+    left: Callable[[int], int]
+    turned_floats: Callable[[int, int], int]
+    turn: Callable[..., None]
+    run_back: Callable[[bytes], None]
 
 
 @cache
@@ -47,6 +52,11 @@ def load(path: Path) -> Library:
         held_bytes=_function(opened.gs_held_bytes, _WORD, _ADDRESS),
         run=_function(opened.gs_run, ctypes.c_int, ctypes.c_char_p),
         pool=ctypes.addressof(pool) if (pool := _pool()) else 0,
+        kept=_function(opened.gs_kept, _WORD, _WORD),
+        left=_function(opened.gs_left, _WORD, _WORD),
+        turned_floats=_function(opened.gs_turned_floats, _WORD, _WORD, _WORD),
+        turn=_function(opened.gs_turn, None, _WORD, _WORD, _ADDRESS, _ADDRESS),
+        run_back=_function(opened.gs_run_back, None, ctypes.c_char_p),
     )
 
 

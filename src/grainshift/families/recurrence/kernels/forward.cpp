@@ -378,3 +378,5 @@ int gs_run(const Call* given) {
 }
 
 }
+
+#include "backward.h"
