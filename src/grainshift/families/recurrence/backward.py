@@ -81,23 +81,20 @@ class Walk:
         ran = self._ran
         x_TBI = ran.x_TBI if layer == 0 else ran.between_LTBO[layer - 1]
         y_TBO = ran.y_TBO if layer == self._shape.layers - 1 else ran.between_LTBO[layer]
-        dx_TBI = self._room_for_inputs(x_TBI.shape[2]) if x_wanted else None
-        for turns in self._chunks():
+        chunks = self._chunks()
+        dx_TBI = torch.zeros(x_TBI.shape) if x_wanted and len(chunks) > 1 else None
+        for turns in chunks:
             left_DNBK = self._leave(layer, turns, y_TBO, dy_TBO, back)
             for direction, sweep in enumerate(sweeps):
                 first = turns.start if direction else self._steps - turns.stop
                 times = slice(first, first + len(turns))
                 left_NK = left_DNBK[direction].flatten(0, 1)
                 states_NH = self._before(layer, direction, times, y_TBO)
-                sweep.add(left_NK, x_TBI[times].flatten(0, 1), states_NH)
-                if dx_TBI is not None:
-                    sweep.add_inputs(left_NK, dx_TBI[times].flatten(0, 1), len(sweeps) > 1)
+                sweep.add(left_NK, x_TBI[times].flatten(0, 1), states_NH, self._threads)
+                if x_wanted:
+                    part_TBI = sweep.inputs(left_NK).unflatten(0, (-1, self._rows))
+                    dx_TBI = part_TBI if dx_TBI is None else _add_at(dx_TBI, times, part_TBI)
         return dx_TBI
-
-    def _room_for_inputs(self, inputs: int) -> Tensor:
-        """Two directions meet a time in different chunks: each adds to what is there."""
-        make = torch.empty if self._shape.directions == 1 else torch.zeros
-        return make(self._steps, self._rows, inputs)
 
     def _chunks(self) -> list[range]:
         step_bytes = 4 * self._shape.directions * self._rows * self._left
@@ -142,3 +139,8 @@ class Walk:
         asked = (turns.start, turns.stop, self._threads, self._library.pool)
         self._library.run_back(_CALL.pack(*sizes, *asked, *addresses))
         return left_DNBK
+
+
+def _add_at(total_TBI: Tensor, times: slice, part_TBI: Tensor) -> Tensor:
+    total_TBI[times] += part_TBI
+    return total_TBI

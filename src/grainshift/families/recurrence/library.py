@@ -39,6 +39,7 @@ class Library:
     turned_floats: Callable[[int, int], int]
     turn: Callable[..., None]
     run_back: Callable[[bytes], None]
+    outer: Callable[[bytes], int]
 
 
 @cache
@@ -57,6 +58,7 @@ def load(path: Path) -> Library:
         turned_floats=_function(opened.gs_turned_floats, _WORD, _WORD, _WORD),
         turn=_function(opened.gs_turn, None, _WORD, _WORD, _ADDRESS, _ADDRESS),
         run_back=_function(opened.gs_run_back, None, ctypes.c_char_p),
+        outer=_function(opened.gs_outer, ctypes.c_int, ctypes.c_char_p),
     )
 
 

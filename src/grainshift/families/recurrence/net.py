@@ -5,6 +5,8 @@ another storage) is seen before every run. What it does not count, a write throu
 NumPy, is seen by the kernels, which compare samples, other ones in each run.
 """
 
+import itertools
+import sys
 import weakref
 from typing import NamedTuple
 
@@ -15,14 +17,18 @@ from grainshift.families.recurrence.library import KINDS, PRECISIONS, Library
 from grainshift.families.recurrence.weights import current, grouped
 
 _Stamp = tuple[int, int]
+_numbers = itertools.count(1)
+_OWN_REFERENCES = 2  # the variable that asks, and the question's argument
 
 
 class Packed(NamedTuple):
     """One packing: the kernels' panels, and what the weights were when it was made.
 
-    `views` keep the weights' storage from being used again while kernels may read it.
+    `views` keep the weights' storage from being used again while kernels may read it. No other
+    packing has the same `number`.
     """
 
+    number: int
     panels: "_Panels"
     stamps: tuple[_Stamp, ...]
     views: tuple[Tensor, ...]
@@ -69,16 +75,23 @@ class Net:
         return self.renew()
 
     def renew(self) -> Packed:
-        """Pack the weights whatever they were; runs under way keep the packing they have."""
+        """Pack the weights whatever they were; runs under way keep the packing they have.
+
+        The memory of a packing that nobody runs is used again: a training step packs anew.
+        """
+        old, self._kept = self._kept, None  # from here on nobody else can come to hold it
         flat = current(self._layer)
         stamps = stamps_of(flat)
         views = tuple(weight.detach().contiguous() for weight in flat)
-        panels = _Panels(self._library, self._layer, self._precision)
+        if old is not None and sys.getrefcount(old) <= _OWN_REFERENCES:
+            panels = old.panels
+        else:
+            panels = _Panels(self._library, self._layer, self._precision)
         for number, group in enumerate(grouped(list(views), self._layer.bias)):
             addresses = [0 if part is None else part.data_ptr() for part in group]
             self._library.pack(panels.address, number, *addresses)
-        self._kept = Packed(panels, stamps, views)
-        return self._kept
+        packed = self._kept = Packed(next(_numbers), panels, stamps, views)
+        return packed
 
 
 def stamps_of(flat: list[Tensor]) -> tuple[_Stamp, ...]:

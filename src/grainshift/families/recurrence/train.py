@@ -4,7 +4,7 @@ What the kernels cannot do (gradients of gradients) and what goes wrong on the w
 by PyTorch's own layer from the same inputs. Knows nothing of Slots.
 """
 
-import weakref
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,11 +20,12 @@ from grainshift.families.recurrence.find import shape_of
 from grainshift.families.recurrence.gradients import Gradients
 from grainshift.families.recurrence.kernel import runner
 from grainshift.families.recurrence.library import KINDS, Library
-from grainshift.families.recurrence.net import Net, Packed
+from grainshift.families.recurrence.net import Net
 from grainshift.families.recurrence.shape import Shape
 from grainshift.families.recurrence.weights import Weights, grouped
 
 Grads = tuple[Tensor | None, ...]
+_OWN_REFERENCES = 2  # the variable that asks, and the question's argument
 
 
 def build(library: Library, net: Net, turned: "Turned", layer: nn.RNNBase, choice: Choice) -> Runner:
@@ -34,26 +35,26 @@ def build(library: Library, net: Net, turned: "Turned", layer: nn.RNNBase, choic
 
 
 class Turned:
-    """Recurrent matrices packed for the way back, one packing for each packing forwards."""
+    """A layer's recurrent matrices packed for the way back, and packed anew as they change."""
 
     __slots__ = ("__weakref__", "_kept", "_library", "_shape")
 
     def __init__(self, library: Library, shape: Shape) -> None:
         self._library = library
         self._shape = shape
-        self._kept: weakref.WeakKeyDictionary[Any, Tensor] = weakref.WeakKeyDictionary()
+        self._kept: tuple[int, Tensor] | None = None
 
     @property
     def held_bytes(self) -> int:
         """What one packing takes."""
         return 4 * self._shape.sweeps * self._floats
 
-    def of(self, packed: Packed, weights: Sequence[Weights]) -> Tensor:
-        """The matrices of all sweeps, a row each; the weights are those that `packed` is of."""
-        kept = self._kept.get(packed.panels)
-        if kept is None:
-            kept = self._kept[packed.panels] = self._pack(weights)
-        return kept
+    def of(self, number: int, weights: Sequence[Weights]) -> Tensor:
+        """The matrices of all sweeps, a row each; the weights are those of packing `number`."""
+        kept = self._kept
+        if kept is None or kept[0] != number:
+            kept = self._kept = number, self._pack(weights)
+        return kept[1]
 
     @property
     def _floats(self) -> int:
@@ -61,11 +62,18 @@ class Turned:
 
     def _pack(self, weights: Sequence[Weights]) -> Tensor:
         kind, hidden = KINDS.index(self._shape.kind), self._shape.hidden
-        turned = torch.empty(len(weights), self._floats)
+        turned = self._room(len(weights))
         for group, part in zip(weights, turned, strict=True):
             matrix = group.recurrent.detach().contiguous()
             self._library.turn(kind, hidden, matrix.data_ptr(), part.data_ptr())
         return turned
+
+    def _room(self, sweeps: int) -> Tensor:
+        """Where to pack: over the last packing, unless somebody is still at it."""
+        old, self._kept = self._kept, None
+        if old is not None and sys.getrefcount(old) <= _OWN_REFERENCES:
+            return old[1]
+        return torch.empty(sweeps, self._floats)
 
 
 class _Trainer:
@@ -93,7 +101,7 @@ class _Trainer:
         y_TBO, h_after, *cells = _Node.apply(self, x_TBI, h, c, *flat)
         return y_TBO, (h_after, *cells) if cells else h_after
 
-    def forwards(self, x_TBI: Tensor, h: Tensor, c: Tensor | None) -> tuple[Ran, Packed, Any]:
+    def forwards(self, x_TBI: Tensor, h: Tensor, c: Tensor | None) -> tuple[Ran, int, Any]:
         """Runs the kernels, which keep what the way back needs."""
         shape, (steps, rows) = self.shape, x_TBI.shape[:2]
         width = shape.directions * shape.hidden
@@ -101,24 +109,24 @@ class _Trainer:
         kept = x_TBI.new_empty(shape.sweeps, steps, rows, self._kept * shape.hidden)
         state = h if c is None else (h, c)
         y_TBO, after = self._forward(x_TBI, state, between.data_ptr(), kept.data_ptr())
-        return Ran(x_TBI, h, c, y_TBO, between, kept), self._net.fresh(), after
+        return Ran(x_TBI, h, c, y_TBO, between, kept), self._net.fresh().number, after
 
     def backwards(
-        self, ran: Ran, packed: Packed, flat: list[Tensor], grads: Grads, wanted: Sequence[bool]
+        self, ran: Ran, number: int, flat: list[Tensor], grads: Grads, wanted: Sequence[bool]
     ) -> Grads:
         """The gradients of x, h, c and all weights, given those of y and the states after."""
         groups = grouped(flat, self._bias)
         each = len(flat) // len(groups)
         sweeps = [
-            Gradients(self.shape, group, wanted[3 + number * each : 3 + (number + 1) * each])
+            Gradients(self._library, self.shape, group, wanted[3 + number * each : 3 + (number + 1) * each])
             for number, group in enumerate(groups)
         ]
         dy, dh, dc = (*grads, None)[:3]
         back = Back(_begin(dh, ran.h_SBH), None if ran.c_SBH is None else _begin(dc, ran.c_SBH))
         threads = 1 if self._is_solo else torch.get_num_threads()
-        walk = Walk(self._library, self.shape, ran, self._turned.of(packed, groups), threads)
+        walk = Walk(self._library, self.shape, ran, self._turned.of(number, groups), threads)
         dx = walk.through(None if dy is None else dy.contiguous(), back, sweeps, wanted[0])
-        return dx, back.dh_SBH, back.dc_SBH, *[grad for sweep in sweeps for grad in sweep.told()]
+        return dx, back.dh_SBH, back.dc_SBH, *[grad for sweep in sweeps for grad in sweep.told]
 
     def reference(self, inputs: Sequence[Tensor | None], grads: Grads) -> Grads:
         """The same gradients from PyTorch's own layer, themselves differentiable if asked."""
@@ -154,7 +162,7 @@ class _Node(torch.autograd.Function):
     def forward(
         ctx: Any, trainer: _Trainer, x: Tensor, h: Tensor, c: Tensor | None, *flat: Tensor
     ) -> tuple[Tensor, ...]:
-        ran, ctx.packed, after = trainer.forwards(x, h, c)
+        ran, ctx.number, after = trainer.forwards(x, h, c)
         ctx.trainer, ctx.seen = trainer, ran.y_TBO.detach()
         ctx.version = ctx.seen._version
         ctx.save_for_backward(x, h, c, *flat, ran.y_TBO.data, ran.between_LTBO, ran.kept_STBK)
@@ -170,7 +178,7 @@ class _Node(torch.autograd.Function):
             return None, *trainer.reference(inputs, grads)
         ran = Ran(x, h.contiguous(), None if c is None else c.contiguous(), y, between, kept)
         try:
-            found = trainer.backwards(ran, ctx.packed, flat, grads, ctx.needs_input_grad[1:])
+            found = trainer.backwards(ran, ctx.number, flat, grads, ctx.needs_input_grad[1:])
         except Exception as fault:  # noqa: BLE001 - the caller gets the baseline's gradients
             trainer.faults.append(fault)
             return None, *trainer.reference(inputs, grads)

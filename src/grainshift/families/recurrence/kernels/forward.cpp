@@ -380,3 +380,4 @@ int gs_run(const Call* given) {
 }
 
 #include "backward.h"
+#include "outer.h"
