@@ -14,6 +14,7 @@ from grainshift.core.family import Door, Recipe, Runner
 from grainshift.core.forecast import Forecast, Limits
 from grainshift.core.machine import Machine
 from grainshift.core.site import Site
+from grainshift.families.recurrence import bucket as _buckets
 from grainshift.families.recurrence import build as _build
 from grainshift.families.recurrence import find as _find
 from grainshift.families.recurrence import forecast as _forecast
@@ -21,14 +22,17 @@ from grainshift.families.recurrence import install as _install
 from grainshift.families.recurrence import kernel as _kernel
 from grainshift.families.recurrence import library as _library
 from grainshift.families.recurrence import offer as _offer
+from grainshift.families.recurrence import train as _train
 from grainshift.families.recurrence.choice import precision_of, uses_operators
 from grainshift.families.recurrence.net import Net
 from grainshift.families.recurrence.shape import parse
+from grainshift.families.recurrence.train import Turned
 from grainshift.families.recurrence.weights import Packed
 from grainshift.runtime.native import Native
 
 __all__ = ["FAMILY", "Recurrence"]
 
+_UNTRAINED = "its training calls, whose Choices are kernels that need a C++ compiler"
 _Shared = WeakKeyDictionary[nn.Module, WeakValueDictionary[str, Any]]
 
 
@@ -64,10 +68,15 @@ class Recurrence:
 
     def find(self, model: nn.Module) -> tuple[Sequence[Site], Sequence[tuple[str, str]]]:
         """The Sites in a model, and (path, reason) of each place that cannot be one."""
-        return _find.find(model)
+        sites, refused = _find.find(model)
+        if self.kernels is None or self.native is not None:
+            return sites, refused
+        return sites, (*refused, *((site.path, _UNTRAINED) for site in sites))
 
     def offer(self, site: Site, bucket: str, limits: Limits) -> tuple[Choice, ...]:
         """The Choices at a Site for shapes of a bucket, the baseline first."""
+        if _buckets.trains(bucket):
+            return _offer.offer_training(parse(site), bucket, kernels=self.native is not None)
         if self.native is None:
             return _offer.offer_operators(bucket, packing=_offer.can_pack())
         return _offer.offer_kernels(parse(site), bucket, limits)
@@ -96,11 +105,15 @@ class Recurrence:
         library = _library.load(native.keep(folder) if folder else native.build())
         precision = precision_of(choice)
         net = self._share(layer, precision, lambda: Net(library, layer, precision))
+        if _buckets.trains(bucket):
+            turned = self._share(layer, "turned", lambda: Turned(library, parse(site)))
+            return _train.build(library, net, turned, layer, choice)
         return _kernel.build(library, net, layer, choice)
 
     def install(self, model: nn.Module, site: Site, door: Door) -> Callable[[], None]:
         """Send the layer's calls through a Slot; the answer undoes it."""
-        return _install.install(_find.layer_at(model, site), door, self.segment_s)
+        layer, trains = _find.layer_at(model, site), self.native is not None
+        return _install.install(layer, door, self.segment_s, trains=trains)
 
     def _share(self, layer: nn.Module, kind: str, make: Callable[[], Any]) -> Any:
         """What all Choices of one kind at a layer have in common, gone when the last of them is."""

@@ -8,41 +8,41 @@ taken in chunks, so that scratch stays bounded. Knows nothing of autograd, Slots
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
+from grainshift.families.recurrence.forecast_kernels import CHUNK_BYTES
 from grainshift.families.recurrence.gradients import Gradients
 from grainshift.families.recurrence.library import KINDS, Library
 from grainshift.families.recurrence.shape import Shape
-from grainshift.families.recurrence.weights import Weights
 
-CHUNK_BYTES = 4 << 20
 _CALL = struct.Struct("18q")  # the fields of `BackCall` in backward.h
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A run forwards, as it is needed on the way back.
+    """A run forwards, as it is needed on the way back: x as TBI, states of all sweeps as SBH.
 
-    between_LTBO holds the outputs of all layers but the last, kept_STBK the gates of every sweep;
-    c_SBH is None where there are no cell states.
+    `between` holds the outputs of all layers but the last, `kept` the gates of every sweep, both by
+    steps and rows; c is None where there are no cell states.
     """
 
-    x_TBI: Tensor
-    h_SBH: Tensor
-    c_SBH: Tensor | None
-    y_TBO: Tensor
-    between_LTBO: Tensor
-    kept_STBK: Tensor
+    x: Tensor
+    h: Tensor
+    c: Tensor | None
+    y: Tensor
+    between: Tensor
+    kept: Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class Back:
     """The gradients of the states: of those after the run, and at the end of those before it."""
 
-    dh_SBH: Tensor
-    dc_SBH: Tensor | None
+    dh: Tensor
+    dc: Tensor | None
 
 
 class Walk:
@@ -57,7 +57,7 @@ class Walk:
         self._turned = turned
         self._threads = threads
         self._kind = KINDS.index(shape.kind)
-        self._steps, self._rows = ran.x_TBI.shape[:2]
+        self._steps, self._rows = ran.x.shape[:2]
         self._left = library.left(self._kind) * shape.hidden
 
     def through(
@@ -79,8 +79,8 @@ class Walk:
         x_wanted: bool,
     ) -> Tensor | None:
         ran = self._ran
-        x_TBI = ran.x_TBI if layer == 0 else ran.between_LTBO[layer - 1]
-        y_TBO = ran.y_TBO if layer == self._shape.layers - 1 else ran.between_LTBO[layer]
+        x_TBI = ran.x if layer == 0 else ran.between[layer - 1]
+        y_TBO = ran.y if layer == self._shape.layers - 1 else ran.between[layer]
         chunks = self._chunks()
         dx_TBI = torch.zeros(x_TBI.shape) if x_wanted and len(chunks) > 1 else None
         for turns in chunks:
@@ -92,7 +92,7 @@ class Walk:
                 states_NH = self._before(layer, direction, times, y_TBO)
                 sweep.add(left_NK, x_TBI[times].flatten(0, 1), states_NH, self._threads)
                 if x_wanted:
-                    part_TBI = sweep.inputs(left_NK).unflatten(0, (-1, self._rows))
+                    part_TBI = sweep.inputs(left_NK).view(len(turns), self._rows, -1)
                     dx_TBI = part_TBI if dx_TBI is None else _add_at(dx_TBI, times, part_TBI)
         return dx_TBI
 
@@ -100,13 +100,13 @@ class Walk:
         step_bytes = 4 * self._shape.directions * self._rows * self._left
         count = min(-(-self._steps * step_bytes // CHUNK_BYTES), self._steps)
         edges = [self._steps * number // count for number in range(count + 1)]
-        return [range(*pair) for pair in zip(edges[:-1], edges[1:], strict=True)]
+        return [range(*pair) for pair in pairwise(edges)]
 
     def _before(self, layer: int, direction: int, times: slice, y_TBO: Tensor) -> Tensor:
         """The hidden states before the steps at these times."""
         hidden = self._shape.hidden
         y_TBH = y_TBO[:, :, direction * hidden : (direction + 1) * hidden]
-        h_1BH = self._ran.h_SBH[layer * self._shape.directions + direction].unsqueeze(0)
+        h_1BH = self._ran.h[layer * self._shape.directions + direction].unsqueeze(0)
         if direction:
             states = y_TBH[times.start + 1 : times.stop + 1]
             if times.stop == self._steps:
@@ -126,13 +126,13 @@ class Walk:
         sizes = (self._kind, self._shape.hidden, self._shape.directions, self._steps, self._rows)
         tensors = (
             self._turned[sweep],
-            ran.kept_STBK[sweep],
+            ran.kept[sweep],
             y_TBO,
             dy_TBO,
-            ran.h_SBH[sweep],
-            None if ran.c_SBH is None else ran.c_SBH[sweep],
-            back.dh_SBH[sweep],
-            None if back.dc_SBH is None else back.dc_SBH[sweep],
+            ran.h[sweep],
+            None if ran.c is None else ran.c[sweep],
+            back.dh[sweep],
+            None if back.dc is None else back.dc[sweep],
             left_DNBK,
         )
         addresses = [0 if tensor is None else tensor.data_ptr() for tensor in tensors]

@@ -11,16 +11,21 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from grainshift.families.recurrence.weights import current
+from grainshift.runtime.training import wanting
 
 _PLAIN = (Tensor, nn.Parameter)
 _FULL_PRECISION = ("none", "ieee")
 
 
 class Call(NamedTuple):
-    """A call as every Runner takes it, x as TBI; `batched` and `batch_first` lead back."""
+    """A call as every Runner takes it, x as TBI; `batched` and `batch_first` lead back.
+
+    `flat` is the layer's weights where gradients are wanted of anything, else None.
+    """
 
     x: Tensor
     state: Any
+    flat: list[Tensor] | None
     batched: bool
     batch_first: bool
 
@@ -41,8 +46,8 @@ def read(layer: nn.RNNBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     if bound is None or (layer.training and layer.dropout and layer.num_layers > 1):
         return None
     x, hx = bound
-    grad = torch.is_grad_enabled()
-    if not _is_plain(x, grad) or not all(_is_plain(weight, grad) for weight in current(layer)):
+    flat = current(layer)
+    if not _is_plain(x) or not all(map(_is_plain, flat)):
         return None
     batched = x.dim() == 3
     if not batched and x.dim() != 2:
@@ -50,8 +55,14 @@ def read(layer: nn.RNNBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     x_TBI = x.unsqueeze(1) if not batched else x.transpose(0, 1) if layer.batch_first else x
     if x_TBI.shape[2] != layer.input_size or 0 in x_TBI.shape:
         return None
-    state = _read_state(layer, hx, x_TBI, batched, grad)
-    return None if state is None else Call(x_TBI, state, batched, layer.batch_first)
+    state = _read_state(layer, hx, x_TBI, batched)
+    if state is None:
+        return None
+    if not torch.is_grad_enabled() or next(wanting((x, state, flat)), None) is None:
+        return Call(x_TBI, state, None, batched, layer.batch_first)
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        return None  # whoever computes this call again must meet the Choice of the first time
+    return Call(x_TBI, state, flat, batched, layer.batch_first)
 
 
 def _bind(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any] | None:
@@ -86,17 +97,16 @@ def _is_unusual() -> bool:
     )
 
 
-def _is_plain(value: Any, grad: bool) -> bool:
+def _is_plain(value: Any) -> bool:
     return (
         type(value) in _PLAIN
         and value.dtype is torch.float32
         and value.is_cpu
         and value.layout is torch.strided
-        and not (grad and value.requires_grad)
     )
 
 
-def _read_state(layer: nn.RNNBase, hx: Any, x_TBI: Tensor, batched: bool, grad: bool) -> Any:
+def _read_state(layer: nn.RNNBase, hx: Any, x_TBI: Tensor, batched: bool) -> Any:
     rows = layer.num_layers * (2 if layer.bidirectional else 1)
     size = (rows, x_TBI.shape[1], layer.hidden_size)
     lstm = layer.mode == "LSTM"
@@ -105,7 +115,7 @@ def _read_state(layer: nn.RNNBase, hx: Any, x_TBI: Tensor, batched: bool, grad: 
     if lstm and (type(hx) is not tuple or len(hx) != 2):
         return None
     parts = hx if lstm else (hx,)
-    if not all(_is_plain(part, grad) for part in parts):
+    if not all(_is_plain(part) for part in parts):
         return None
     if not batched:
         if any(part.dim() != 2 for part in parts):

@@ -19,7 +19,7 @@ _OUTER = struct.Struct("13q")  # the fields of `Outer` in outer.h
 
 
 class Gradients:
-    """What is wanted of one sweep: of each weight in the order of Weights."""
+    """Those of one sweep that are wanted; `told` has them, in PyTorch's order, after all `add`s."""
 
     def __init__(
         self, library: Library, shape: Shape, weights: Weights, wanted: Sequence[bool]
@@ -30,9 +30,10 @@ class Gradients:
         self._rows, self._hidden = weights.recurrent.shape
         self._skipped = self._hidden if shape.kind == "GRU" else 0  # the inputs have no part in it
         self._is_more = False
-        into, recurrent, *biases = map(torch.empty_like, map(Tensor.detach, _there(weights)))
-        keep = [grad if is_wanted else None for grad, is_wanted in zip((into, recurrent, *biases), wanted, strict=True)]
-        self.told = keep  #: the gradient of each weight, or None
+        self.told = [
+            torch.empty(weight.shape) if is_wanted else None
+            for weight, is_wanted in zip(_there(weights), wanted, strict=True)
+        ]
 
     def add(self, left_NK: Tensor, x_NI: Tensor, states_NH: Tensor, threads: int) -> None:
         """Take in what the kernels left of some rows, whose inputs and states before were these."""

@@ -23,9 +23,14 @@ _MOST_SHAPES = 4096
 _OURS = ("forward", "__getstate__", "__prepare_scriptable__")
 
 
-def install(layer: nn.RNNBase, door: Door, segment_s: float) -> Callable[[], None]:
-    """Put the entry in place; the answer takes it out."""
-    entry = _Entry(layer, door, segment_s)
+def install(
+    layer: nn.RNNBase, door: Door, segment_s: float, *, trains: bool = False
+) -> Callable[[], None]:
+    """Put the entry in place; the answer takes it out.
+
+    Calls that want gradients go through the Door too where there is something to tune in them.
+    """
+    entry = _Entry(layer, door, segment_s, trains)
     untuned = partial(copy.copy, layer)  # for TorchScript, which reads source code
     ours = dict(zip(_OURS, (entry, _bare_state(layer), untuned), strict=True))
     layer.__dict__.update(ours)
@@ -41,21 +46,23 @@ def install(layer: nn.RNNBase, door: Door, segment_s: float) -> Callable[[], Non
 class _Case:
     """The calls of one bucket: its name and the Rhythm of its segments."""
 
-    __slots__ = ("bucket", "rhythm")
+    __slots__ = ("bucket", "rhythm", "train_bucket")
 
     def __init__(self, bucket: str) -> None:
         self.bucket = bucket
+        self.train_bucket = buckets.train(bucket)
         self.rhythm = Rhythm()
 
 
 class _Entry:
     """What a tuned layer runs as its forward; threads may share it, all it keeps is a pace."""
 
-    def __init__(self, layer: nn.RNNBase, door: Door, segment_s: float) -> None:
+    def __init__(self, layer: nn.RNNBase, door: Door, segment_s: float, trains: bool) -> None:
         self._layer = layer
         self._kind = type(layer)
         self._door = door
         self._segment_s = segment_s
+        self._trains = trains
         self._shape = shape_of(layer)
         self._facts = _facts(layer)
         self._cut_cost = cut_cost(self._shape)
@@ -68,10 +75,20 @@ class _Entry:
         call = read(layer, args, kwargs) if type(layer) is self._kind else None
         if call is None or self._facts != _facts(layer):
             return type(layer).forward(layer, *args, **kwargs)
-        return call.answer(*self._run(call.x, call.state))
+        if call.flat is None:
+            return call.answer(*self._run(call.x, call.state))
+        if self._trains:
+            return call.answer(*self._train(call.x, call.state, call.flat))
+        return type(layer).forward(layer, *args, **kwargs)
 
     def __reduce__(self) -> Any:
         return getattr, (self._layer, "forward")
+
+    def _train(self, x_TBI: Tensor, state: Any, flat: list[Tensor]) -> tuple[Tensor, Any]:
+        steps, batch = x_TBI.shape[:2]
+        case = self._by_shape.get((batch, steps)) or self._case(batch, steps)
+        work = float(steps * batch)
+        return self._door.train(case.train_bucket, work, x_TBI, state, flat)  # type: ignore[no-any-return]
 
     def _run(self, x_TBI: Tensor, state: Any) -> tuple[Tensor, Any]:
         steps, batch = x_TBI.shape[:2]

@@ -5,7 +5,7 @@ by PyTorch's own layer from the same inputs. Knows nothing of Slots.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -28,7 +28,9 @@ Grads = tuple[Tensor | None, ...]
 _OWN_REFERENCES = 2  # the variable that asks, and the question's argument
 
 
-def build(library: Library, net: Net, turned: "Turned", layer: nn.RNNBase, choice: Choice) -> Runner:
+def build(
+    library: Library, net: Net, turned: "Turned", layer: nn.RNNBase, choice: Choice
+) -> Runner:
     """A Choice ready to train a layer: `run(x_TBI, state, flat) -> (y_TBO, state)`."""
     trainer = _Trainer(library, net, turned, layer, choice)
     return Runner(trainer.run, net.fresh().panels.held_bytes + turned.held_bytes)
@@ -98,7 +100,7 @@ class _Trainer:
         if self.faults:  # of a way back: the Slot hears of it here, where it can answer
             raise self.faults.pop()
         h, c = state if self.shape.kind == "LSTM" else (state, None)
-        y_TBO, h_after, *cells = _Node.apply(self, x_TBI, h, c, *flat)
+        y_TBO, h_after, *cells = _Node.apply(self, x_TBI, h, c, *flat)  # type: ignore[no-untyped-call]
         return y_TBO, (h_after, *cells) if cells else h_after
 
     def forwards(self, x_TBI: Tensor, h: Tensor, c: Tensor | None) -> tuple[Ran, int, Any]:
@@ -118,15 +120,20 @@ class _Trainer:
         groups = grouped(flat, self._bias)
         each = len(flat) // len(groups)
         sweeps = [
-            Gradients(self._library, self.shape, group, wanted[3 + number * each : 3 + (number + 1) * each])
+            Gradients(
+                self._library,
+                self.shape,
+                group,
+                wanted[3 + number * each : 3 + (number + 1) * each],
+            )
             for number, group in enumerate(groups)
         ]
         dy, dh, dc = (*grads, None)[:3]
-        back = Back(_begin(dh, ran.h_SBH), None if ran.c_SBH is None else _begin(dc, ran.c_SBH))
+        back = Back(_begin(dh, ran.h), None if ran.c is None else _begin(dc, ran.c))
         threads = 1 if self._is_solo else torch.get_num_threads()
         walk = Walk(self._library, self.shape, ran, self._turned.of(number, groups), threads)
         dx = walk.through(None if dy is None else dy.contiguous(), back, sweeps, wanted[0])
-        return dx, back.dh_SBH, back.dc_SBH, *[grad for sweep in sweeps for grad in sweep.told]
+        return dx, back.dh, back.dc, *[grad for sweep in sweeps for grad in sweep.told]
 
     def reference(self, inputs: Sequence[Tensor | None], grads: Grads) -> Grads:
         """The same gradients from PyTorch's own layer, themselves differentiable if asked."""
@@ -163,11 +170,11 @@ class _Node(torch.autograd.Function):
         ctx: Any, trainer: _Trainer, x: Tensor, h: Tensor, c: Tensor | None, *flat: Tensor
     ) -> tuple[Tensor, ...]:
         ran, ctx.number, after = trainer.forwards(x, h, c)
-        ctx.trainer, ctx.seen = trainer, ran.y_TBO.detach()
+        ctx.trainer, ctx.seen = trainer, ran.y.detach()
         ctx.version = ctx.seen._version
-        ctx.save_for_backward(x, h, c, *flat, ran.y_TBO.data, ran.between_LTBO, ran.kept_STBK)
+        ctx.save_for_backward(x, h, c, *flat, ran.y.data, ran.between, ran.kept)
         ctx.set_materialize_grads(False)
-        return (ran.y_TBO, after) if c is None else (ran.y_TBO, *after)
+        return (ran.y, after) if c is None else (ran.y, *after)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
