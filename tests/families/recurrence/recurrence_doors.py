@@ -21,11 +21,16 @@ class Door:
     def __init__(self, runs: Sequence[Callable[..., Any]], draw: random.Random | None = None):
         self.runs, self.draw = list(runs), draw
         self.seen: list[tuple[str, float]] = []
+        self.trains: Callable[..., Any] = self.runs[-1] if self.runs else len
 
     def call(self, bucket: str, work: float, /, *args: Any) -> Any:
         self.seen.append((bucket, work))
         run = self.draw.choice(self.runs) if self.draw else self.runs[-1]
         return run(*args)
+
+    def train(self, bucket: str, work: float, /, *args: Any) -> Any:
+        self.seen.append((bucket, work))
+        return self.trains(*args)
 
 
 def choices(family: Recurrence, model: nn.Module, bucket: str = BUCKET) -> tuple[Choice, ...]:

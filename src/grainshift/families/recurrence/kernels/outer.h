@@ -80,7 +80,7 @@ class OuterMember {
   }
 
   int64_t most() const {
-    return std::min(OUTER_COUNT, std::max<int64_t>(OUTER_FLOATS / (blocks_ * OUTER_COLUMNS), 16));
+    return std::min(OUTER_COUNT, std::max<int64_t>(OUTER_FLOATS / std::max<int64_t>(blocks_ * OUTER_COLUMNS, 1), 16));
   }
 
   void pack_right(int64_t at, int64_t count, float* packed) const {
