@@ -4,15 +4,16 @@ from typing import Any
 
 import pytest
 import torch
-from recurrence_doors import Door, error_ratio
+from recurrence_doors import error_ratio
 from torch import Tensor, distributed, nn
 from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from grainshift.families.recurrence import Recurrence
-from grainshift.families.recurrence.choice import unrolled
+from grainshift.families.recurrence.choice import STOCK, unrolled
+from grainshift.runtime.slot import Slot
 
-RANKS = 2
+RANKS, BUCKET = 2, "B2.T8.train"
 
 
 class Tagger(nn.Module):
@@ -49,12 +50,15 @@ def one_rank(rank: int, kernels: Path, folder: Path, x: Tensor) -> None:
     model = Tagger()
     family = Recurrence(kernels=kernels)
     (site,), _ = family.find(model)
-    door = Door([])
-    door.trains = family.build(model, site, "B4.T64.train", unrolled(4), "").run
-    family.install(model, site, door)
+    slot = Slot(site, family.build(model, site, "", STOCK, "").run)
+    family.install(model, site, slot)
+    model(x[:, rank::RANKS])
+    slot.put(BUCKET, 1, family.build(model, site, BUCKET, unrolled(4), "").run)
+    slot.swap(BUCKET, 1)
     whole: Any = DistributedDataParallel(model)
     steps(whole, x[:, rank::RANKS])
-    assert len(door.seen) == 3
+    assert slot.live(BUCKET) == 1 and not slot.faults
+    assert {reading.arm for reading in slot.drain()[0].readings} == {1}
     torch.save([weight.detach() for weight in model.parameters()], folder / f"{rank}.pt")
     distributed.barrier()
     distributed.destroy_process_group()

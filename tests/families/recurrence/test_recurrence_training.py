@@ -16,6 +16,10 @@ from grainshift.core.forecast import Limits
 from grainshift.families.recurrence import Recurrence, backward
 from grainshift.families.recurrence.choice import SOLO, STOCK, WAVE, hybrid, rolled, unrolled
 from grainshift.families.recurrence.library import load
+from grainshift.families.recurrence.shape import parse
+from grainshift.families.recurrence.train import Turned
+from grainshift.families.recurrence.weights import current, grouped
+from grainshift.runtime.slot import Slot
 
 WITHIN = 1e-4
 BUCKET = "B4.T64.train"
@@ -328,13 +332,42 @@ def test_training_calls_are_offered_the_kernels_profiles_and_no_lower_precision(
     assert {*offered} == {*kernels.offer(site, BUCKET.removesuffix(".train"), Limits())}
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_trains_alike_while_the_slot_switches_between_choices(
+    kernels: Recurrence, kind: Any
+) -> None:
+    torch.manual_seed(0)
+    layer = kind(6, 8, num_layers=2, bidirectional=True)
+    twin = copy.deepcopy(layer)
+    (site,), _ = kernels.find(layer)
+    slot = Slot(site, kernels.build(layer, site, "", STOCK, "").run)
+    kernels.install(layer, site, slot)
+    bucket = "B2.T8.train"
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.01) for each in (layer, twin)]
+    for number in range(13):
+        if number == 1:
+            for arm, choice in enumerate(PROFILES[:3], 1):
+                slot.put(bucket, arm, kernels.build(layer, site, bucket, choice, "").run)
+            slot.compare(bucket, 1)
+            slot.deal(bucket, 5, (0, 1, 2, 3, 2, 1), range(2))
+        x = torch.randn(5, 2, 6)
+        for each, optimizer in zip((layer, twin), optimizers, strict=True):
+            optimizer.zero_grad()
+            y, state = each(x)
+            sum(part.square().sum() for part in (y, *flat(state))).backward()
+            optimizer.step()
+    with torch.no_grad():
+        assert error_ratio([*layer.parameters()], [*twin.parameters()]) <= WITHIN
+    (told,) = slot.comparisons
+    assert told.error_ratio <= WITHIN
+    (sample,) = slot.drain()
+    assert [r.arm for r in sample.readings if r.trial] == [0, 1, 2, 3, 2, 1, 0, 1, 2, 3, 2]
+    assert not slot.faults
+
+
 def test_a_turned_matrix_is_used_again_and_written_over_only_where_nobody_reads_it(
     kernels: Recurrence,
 ) -> None:
-    from grainshift.families.recurrence.shape import parse
-    from grainshift.families.recurrence.train import Turned
-    from grainshift.families.recurrence.weights import current, grouped
-
     layer = nn.GRU(6, 8)
     (site,), _ = kernels.find(layer)
     assert kernels.native is not None
