@@ -17,7 +17,7 @@ from grainshift.families.recurrence import Recurrence, backward
 from grainshift.families.recurrence.choice import SOLO, STOCK, WAVE, hybrid, rolled, unrolled
 from grainshift.families.recurrence.library import load
 from grainshift.families.recurrence.shape import parse
-from grainshift.families.recurrence.train import Turned
+from grainshift.families.recurrence.train import Turned, there_and_back
 from grainshift.families.recurrence.weights import current, grouped
 from grainshift.runtime.slot import Slot
 
@@ -330,6 +330,21 @@ def test_training_calls_are_offered_the_kernels_profiles_and_no_lower_precision(
     offered = kernels.offer(site, BUCKET, Limits(error_ratio=0.1))
     assert offered[0] == STOCK and not refused
     assert {*offered} == {*kernels.offer(site, BUCKET.removesuffix(".train"), Limits())}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_there_and_back_is_a_step_of_any_choice(kernels: Recurrence, kind: Any) -> None:
+    layer = kind(6, 8)
+    (site,), _ = kernels.find(layer)
+    x, dy, h = torch.randn(5, 2, 6), torch.randn(5, 2, 8), torch.zeros(1, 2, 8)
+    found = []
+    for choice in (STOCK, *PROFILES):
+        layer.zero_grad()
+        run = kernels.build(layer, site, BUCKET, choice, "").run
+        y = there_and_back(run, layer, x, (h, h) if kind is nn.LSTM else h, dy)
+        found.append([y, *grads(layer)])
+    assert len(found[0]) == 5
+    assert all(error_ratio(each, found[0]) <= WITHIN for each in found[1:])
 
 
 @pytest.mark.parametrize("kind", KINDS)

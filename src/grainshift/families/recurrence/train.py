@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from grainshift.core.choice import Choice
 from grainshift.core.family import Runner
 from grainshift.families.recurrence.backward import Back, Ran, Walk
-from grainshift.families.recurrence.build import stock
+from grainshift.families.recurrence.build import Run, stock
 from grainshift.families.recurrence.choice import is_solo
 from grainshift.families.recurrence.find import shape_of
 from grainshift.families.recurrence.gradients import Gradients
@@ -22,7 +22,7 @@ from grainshift.families.recurrence.kernel import runner
 from grainshift.families.recurrence.library import KINDS, Library
 from grainshift.families.recurrence.net import Net
 from grainshift.families.recurrence.shape import Shape
-from grainshift.families.recurrence.weights import Weights, grouped
+from grainshift.families.recurrence.weights import Weights, current, grouped
 
 Grads = tuple[Tensor | None, ...]
 _OWN_REFERENCES = 2  # the variable that asks, and the question's argument
@@ -34,6 +34,15 @@ def build(
     """A Choice ready to train a layer: `run(x_TBI, state, flat) -> (y_TBO, state)`."""
     trainer = _Trainer(library, net, turned, layer, choice)
     return Runner(trainer.run, net.fresh().panels.held_bytes + turned.held_bytes)
+
+
+def there_and_back(
+    run: Run, layer: nn.RNNBase, x_TBI: Tensor, state: Any, dy_TBO: Tensor
+) -> Tensor:
+    """Run a layer forwards by a built Choice, and back from dy; gradients add up in `grad`."""
+    y_TBO: Tensor = run(x_TBI, state, current(layer))[0]
+    y_TBO.backward(dy_TBO)  # type: ignore[no-untyped-call]
+    return y_TBO.detach()
 
 
 class Turned:
