@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-GATE_S = 30e-6  # what a gate, its way back and the hooks take
+GATE_S = 50e-6  # what a gate, its way back and the hooks were seen to take
 
 
 class Watch:
