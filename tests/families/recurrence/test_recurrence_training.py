@@ -16,6 +16,7 @@ from grainshift.core.forecast import Limits
 from grainshift.families.recurrence import Recurrence, backward
 from grainshift.families.recurrence.choice import SOLO, STOCK, WAVE, hybrid, rolled, unrolled
 from grainshift.families.recurrence.library import load
+from grainshift.families.recurrence.net import Net
 from grainshift.families.recurrence.shape import parse
 from grainshift.families.recurrence.train import Turned, there_and_back
 from grainshift.families.recurrence.weights import current, grouped
@@ -395,6 +396,26 @@ def test_a_turned_matrix_is_used_again_and_written_over_only_where_nobody_reads_
         layer.weight_hh_l0.zero_()
     second = turned.of(2, groups)
     assert not second.any() and torch.equal(first, kept)
+    place = second.data_ptr()
+    del second
+    with torch.no_grad():
+        layer.weight_hh_l0.fill_(3.0)
+    third = turned.of(3, groups)
+    assert third.data_ptr() == place and third.max() == 3.0
+
+
+def test_panels_are_packed_over_only_where_nobody_runs_them(kernels: Recurrence) -> None:
+    layer = nn.GRU(6, 8)
+    assert kernels.native is not None
+    net = Net(load(kernels.native.build()), layer, "fp32")
+    held = net.fresh()
+    with torch.no_grad():
+        layer.weight_hh_l0.mul_(2.0)
+    other = net.fresh().panels.address
+    assert other != held.panels.address
+    with torch.no_grad():
+        layer.weight_hh_l0.mul_(2.0)
+    assert net.fresh().panels.address == other
 
 
 @pytest.fixture(autouse=True)

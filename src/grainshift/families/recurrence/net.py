@@ -72,6 +72,7 @@ class Net:
         kept = self._kept
         if kept is not None and kept.stamps == stamps_of(flat):
             return kept
+        del kept  # or its memory could not be used again
         return self.renew()
 
     def renew(self) -> Packed:

@@ -63,9 +63,12 @@ class Turned:
     def of(self, number: int, weights: Sequence[Weights]) -> Tensor:
         """The matrices of all sweeps, a row each; the weights are those of packing `number`."""
         kept = self._kept
-        if kept is None or kept[0] != number:
-            kept = self._kept = number, self._pack(weights)
-        return kept[1]
+        if kept is not None and kept[0] == number:
+            return kept[1]
+        del kept  # or its memory could not be used again
+        turned = self._pack(weights)
+        self._kept = number, turned
+        return turned
 
     @property
     def _floats(self) -> int:
@@ -81,9 +84,12 @@ class Turned:
 
     def _room(self, sweeps: int) -> Tensor:
         """Where to pack: over the last packing, unless somebody is still at it."""
-        old, self._kept = self._kept, None
-        if old is not None and sys.getrefcount(old) <= _OWN_REFERENCES:
-            return old[1]
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            turned = kept[1]
+            del kept
+            if sys.getrefcount(turned) <= _OWN_REFERENCES:
+                return turned
         return torch.empty(sweeps, self._floats)
 
 
