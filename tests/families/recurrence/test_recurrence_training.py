@@ -281,6 +281,22 @@ def test_dropout_in_training_goes_to_stock_and_in_evaluation_does_not(tuned: Tun
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_the_default_type_of_new_tensors_does_not_matter(
+    tuned: Tuned, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer, twin, door = tuned(kind, num_layers=2, bidirectional=True)
+    x = torch.randn(40, 2, 6)
+    monkeypatch.setattr(backward, "CHUNK_BYTES", 1 << 10)
+    torch.set_default_dtype(torch.float64)
+    try:
+        got = trained(layer, x)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert error_ratio(got, trained(twin, x)) <= WITHIN
+    assert len(door.seen) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_nan_and_infinite_inputs_spread_as_in_stock(tuned: Tuned, kind: Any) -> None:
     for strange in (float("nan"), float("inf")):
         layer, twin, _ = tuned(kind)

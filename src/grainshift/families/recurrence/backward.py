@@ -82,7 +82,7 @@ class Walk:
         x_TBI = ran.x if layer == 0 else ran.between[layer - 1]
         y_TBO = ran.y if layer == self._shape.layers - 1 else ran.between[layer]
         chunks = self._chunks()
-        dx_TBI = torch.zeros(x_TBI.shape) if x_wanted and len(chunks) > 1 else None
+        dx_TBI = x_TBI.new_zeros(x_TBI.shape) if x_wanted and len(chunks) > 1 else None
         for turns in chunks:
             left_DNBK = self._leave(layer, turns, y_TBO, dy_TBO, back)
             for direction, sweep in enumerate(sweeps):
@@ -122,7 +122,7 @@ class Walk:
     ) -> Tensor:
         """What the kernels leave of some turns of the walk through one layer."""
         ran, sweep = self._ran, layer * self._shape.directions
-        left_DNBK = torch.empty(self._shape.directions, len(turns), self._rows, self._left)
+        left_DNBK = y_TBO.new_empty(self._shape.directions, len(turns), self._rows, self._left)
         sizes = (self._kind, self._shape.hidden, self._shape.directions, self._steps, self._rows)
         tensors = (
             self._turned[sweep],

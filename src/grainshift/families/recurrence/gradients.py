@@ -31,7 +31,7 @@ class Gradients:
         self._skipped = self._hidden if shape.kind == "GRU" else 0  # the inputs have no part in it
         self._is_more = False
         self.told = [
-            torch.empty(weight.shape) if is_wanted else None
+            weight.new_empty(weight.shape) if is_wanted else None
             for weight, is_wanted in zip(_there(weights), wanted, strict=True)
         ]
 

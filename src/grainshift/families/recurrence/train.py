@@ -76,13 +76,13 @@ class Turned:
 
     def _pack(self, weights: Sequence[Weights]) -> Tensor:
         kind, hidden = KINDS.index(self._shape.kind), self._shape.hidden
-        turned = self._room(len(weights))
+        turned = self._room(weights)
         for group, part in zip(weights, turned, strict=True):
             matrix = group.recurrent.detach().contiguous()
             self._library.turn(kind, hidden, matrix.data_ptr(), part.data_ptr())
         return turned
 
-    def _room(self, sweeps: int) -> Tensor:
+    def _room(self, weights: Sequence[Weights]) -> Tensor:
         """Where to pack: over the last packing, unless somebody is still at it."""
         kept, self._kept = self._kept, None
         if kept is not None:
@@ -90,7 +90,7 @@ class Turned:
             del kept
             if sys.getrefcount(turned) <= _OWN_REFERENCES:
                 return turned
-        return torch.empty(sweeps, self._floats)
+        return weights[0].recurrent.new_empty(len(weights), self._floats)
 
 
 class _Trainer:
@@ -210,5 +210,5 @@ class _Node(torch.autograd.Function):
 def _begin(grad: Tensor | None, like: Tensor) -> Tensor:
     """A gradient to be written to."""
     if grad is None:
-        return torch.zeros(like.shape)
+        return like.new_zeros(like.shape)
     return grad.clone(memory_format=torch.contiguous_format)
