@@ -39,6 +39,12 @@ class Door(Protocol):
     def call(self, bucket: str, work: float, /, *args: Any) -> Any:
         """Run the live Choice of this bucket, or the one whose turn it is."""
 
+    def train(self, bucket: str, work: float, /, *args: Any) -> Any:
+        """As `call`, where gradients are wanted: a Reading covers the way there and back.
+
+        Whatever gradients are wanted of must be among the arguments.
+        """
+
 
 class Family(Protocol):
     """Knows Sites of one kind: finds them, offers Choices, forecasts and builds them.

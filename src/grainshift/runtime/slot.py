@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,14 +19,18 @@ import torch
 from grainshift.core.reading import Reading
 from grainshift.core.site import Site
 from grainshift.runtime.compare import relative_error
+from grainshift.runtime.training import GATE_S, Watch, run_with_gradients
 
 Run = Callable[..., Any]
 _Card = tuple[int, int, int]  # arm, trial, block
+_Look = Callable[[Run, tuple[Any, ...]], tuple[Any, Any]]
 RING = 256
 _MASK = RING - 1
 _COMPARE = -1
 _MOST_LANES = 64
 _MOST_WAITING = 4096
+_GATE_SHARE = 0.01  # of a training call's time that timing it may cost
+_MOST_SKIPPED = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +74,14 @@ class _Lane:
         "bucket",
         "counter",
         "deck",
+        "every",
         "live",
         "pick",
         "ring",
         "tail",
         "tried",
         "trip_unit_s",
+        "turn",
     )
 
     def __init__(self, bucket: str, baseline: Run) -> None:
@@ -88,6 +95,14 @@ class _Lane:
         self.tail = 0
         self.trip_unit_s = math.inf
         self.tried: deque[Reading] = deque(maxlen=_MOST_WAITING)
+        self.every = 1  # how many live training calls one Reading stands for
+        self.turn = 0
+
+
+def _alone(run: Run, args: tuple[Any, ...]) -> tuple[Any, Any]:
+    """The answer to a call, which is all that a comparison should see."""
+    out = run(*args)
+    return out, out
 
 
 class Slot:
@@ -132,6 +147,51 @@ class Slot:
             return out
         return self._rescue(lane, arm, told, args)
 
+    def train(self, bucket: str, work: float, /, *args: Any) -> Any:
+        """As `call`, where gradients are wanted: a Reading covers the way there and back."""
+        lane = self._lanes.get(bucket) or self._open(bucket)
+        if lane is None:
+            return self._baseline(*args)
+        card = _draw(lane) if lane.deck else None
+        if card is not None:
+            arm, run = card[0], lane.arm_runs.get(card[0], self._baseline)
+            if card[1] == _COMPARE:
+                return self._dealt(lane, card, work, args, run_with_gradients)
+        else:
+            arm, run = lane.live if lane.pick is None else self._picked(lane, *lane.live)
+        watch = self._watch(lane, card, arm, work)
+        try:
+            return run(*args) if watch is None else watch.run(run, args)
+        except Exception as fault:
+            if not arm:
+                raise
+            told = _tell(fault)
+        return self._rescue(lane, arm, told, args)
+
+    def _watch(self, lane: _Lane, card: _Card | None, arm: int, work: float) -> Watch | None:
+        """Times every dealt call, and of short live ones as many as is not felt."""
+        if card is not None:
+            lost = partial(lane.deck.appendleft, card)
+            return Watch(self._clock, partial(self._take, lane, card, arm, work), lost)
+        lane.turn += 1
+        if lane.turn < lane.every:
+            return None
+        lane.turn = 0
+        return Watch(self._clock, partial(self._take, lane, None, arm, work), None)
+
+    def _take(self, lane: _Lane, card: _Card | None, arm: int, work: float, seconds: float) -> None:
+        """Write down what a training call took, once it has gone back."""
+        if card is not None:
+            lane.tried.append(Reading(arm, seconds, work, card[1], card[2]))
+        else:
+            number = [next(lane.counter) for _ in range(lane.every)][-1]
+            lane.ring[number & _MASK] = (number, arm, work, seconds)
+            lane.every = min(
+                max(int(GATE_S / (_GATE_SHARE * max(seconds, GATE_S))), 1), _MOST_SKIPPED
+            )
+        if arm and seconds > work * lane.trip_unit_s:
+            self._trip(lane, arm)
+
     def _open(self, bucket: str) -> _Lane | None:
         if len(self._lanes) >= _MOST_LANES:
             return None
@@ -152,19 +212,23 @@ class Slot:
         picked = lane.arm_runs.get(arm)
         return lane.live if picked is None else (arm, picked)
 
-    def _dealt(self, lane: _Lane, card: _Card, work: float, args: tuple[Any, ...]) -> Any:
+    def _dealt(
+        self, lane: _Lane, card: _Card, work: float, args: tuple[Any, ...], look: _Look = _alone
+    ) -> Any:
         """Run the dealt call; where the caller's input or an interrupt ends it, deal it again."""
         try:
-            return self._play(lane, card, work, args)
+            return self._play(lane, card, work, args, look)
         except BaseException:
             lane.deck.appendleft(card)
             raise
 
-    def _play(self, lane: _Lane, card: _Card, work: float, args: tuple[Any, ...]) -> Any:
+    def _play(
+        self, lane: _Lane, card: _Card, work: float, args: tuple[Any, ...], look: _Look
+    ) -> Any:
         arm, trial, block = card
         run = lane.arm_runs.get(arm, self._baseline)
         if trial == _COMPARE:
-            return self._compare(lane, arm, run, work, args)
+            return self._compare(lane, arm, run, work, args, look)
         start = self._clock()
         try:
             out = run(*args)
@@ -193,14 +257,22 @@ class Slot:
             lane.live = (0, self._baseline)
         self.trips.append((lane.bucket, arm))
 
-    def _compare(self, lane: _Lane, arm: int, run: Run, work: float, args: tuple[Any, ...]) -> Any:
+    def _compare(
+        self,
+        lane: _Lane,
+        arm: int,
+        run: Run,
+        work: float,
+        args: tuple[Any, ...],
+        look: _Look,
+    ) -> Any:
         start = self._clock()
-        reference = self._baseline(*args)
+        reference, wanted = look(self._baseline, args)
         between = self._clock()
         try:
-            output = run(*args)
+            _, seen = look(run, args)
             end = self._clock()
-            error = relative_error(output, reference)
+            error = relative_error(seen, wanted)
         except Exception as fault:  # noqa: BLE001 - a fault of a Choice turns into a revert
             self._report(lane, arm, _tell(fault))
             return reference

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from grainshift.core.choice import Choice
 from grainshift.core.forecast import Limits
 from grainshift.families.recurrence import Recurrence
+from grainshift.families.recurrence.choice import STOCK
 
 KINDS = (nn.LSTM, nn.GRU, nn.RNN)
 BUCKET = "B4.T64"
@@ -21,11 +22,16 @@ class Door:
     def __init__(self, runs: Sequence[Callable[..., Any]], draw: random.Random | None = None):
         self.runs, self.draw = list(runs), draw
         self.seen: list[tuple[str, float]] = []
+        self.trains: Callable[..., Any] = len
 
     def call(self, bucket: str, work: float, /, *args: Any) -> Any:
         self.seen.append((bucket, work))
         run = self.draw.choice(self.runs) if self.draw else self.runs[-1]
         return run(*args)
+
+    def train(self, bucket: str, work: float, /, *args: Any) -> Any:
+        self.seen.append((bucket, work))
+        return self.trains(*args)
 
 
 def choices(family: Recurrence, model: nn.Module, bucket: str = BUCKET) -> tuple[Choice, ...]:
@@ -49,6 +55,7 @@ def tuned(
     (site,), _ = family.find(model)
     offered = picked or family.offer(site, BUCKET, Limits())
     door = Door([family.build(model, site, BUCKET, c, "").run for c in offered], draw)
+    door.trains = family.build(model, site, BUCKET, STOCK, "").run
     return door, family.install(model, site, door)
 
 

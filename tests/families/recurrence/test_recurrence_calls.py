@@ -168,8 +168,6 @@ def _changed_layer(layer: nn.RNNBase, x: Tensor) -> Any:
 
 UNUSUAL = [
     _autocast,
-    _trains,
-    _input_wants_gradient,
     _negative_view,
     _vmap,
     _jvp,
@@ -183,6 +181,16 @@ UNUSUAL = [
     _lazy_sign_of_state,
     _changed_layer,
 ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("way", [_trains, _input_wants_gradient])
+def test_without_kernels_training_goes_to_stock_past_the_door(kind: Any, way: Any) -> None:
+    layer, x = kind(6, 8), torch.randn(5, 2, 6)
+    twin = copy.deepcopy(layer)
+    door, _ = tuned(layer, family=Recurrence())
+    assert _outcome(way, (layer, x), {}) == _outcome(way, (twin, x), {})
+    assert door.seen == []
 
 
 @pytest.mark.parametrize("kind", KINDS)

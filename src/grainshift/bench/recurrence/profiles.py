@@ -52,6 +52,10 @@ class _Fixed:
         """Run it."""
         return self._run(*args)
 
+    def train(self, bucket: str, work: float, /, *args: Any) -> Any:
+        """Run it."""
+        return self._run(*args)
+
 
 def stage(workload: Workload, family: Family | None = None) -> Stage:
     """Build every profile that is offered for the workload's one layer, by the user's family."""

@@ -14,7 +14,7 @@ from grainshift.core.family import Door, Recipe, Runner
 from grainshift.core.forecast import Forecast, Limits
 from grainshift.core.machine import Machine
 from grainshift.core.site import Site
-from grainshift.families.recurrence import bucket as buckets
+from grainshift.families.recurrence import bucket as _buckets
 from grainshift.families.recurrence import build as _build
 from grainshift.families.recurrence import find as _find
 from grainshift.families.recurrence import forecast as _forecast
@@ -23,16 +23,19 @@ from grainshift.families.recurrence import kernel as _kernel
 from grainshift.families.recurrence import library as _library
 from grainshift.families.recurrence import offer as _offer
 from grainshift.families.recurrence import swift as _swift
+from grainshift.families.recurrence import train as _train
 from grainshift.families.recurrence.choice import precision_of, uses_operators
 from grainshift.families.recurrence.net import Net
 from grainshift.families.recurrence.shape import parse
 from grainshift.families.recurrence.swift import Entrance, Swift
+from grainshift.families.recurrence.train import Turned
 from grainshift.families.recurrence.weights import Packed
 from grainshift.runtime.native import Native, recipe
 
 __all__ = ["FAMILY", "Recurrence"]
 
 _BRIEF_STEPS = 8  # up to here, what Python costs a call is felt
+_UNTRAINED = "its training calls, whose Choices are kernels that need a C++ compiler"
 _Shared = WeakKeyDictionary[nn.Module, WeakValueDictionary[str, Any]]
 _Installed = WeakKeyDictionary[nn.Module, WeakValueDictionary[str, nn.RNNBase]]
 
@@ -72,11 +75,18 @@ class Recurrence:
 
     def find(self, model: nn.Module) -> tuple[Sequence[Site], Sequence[tuple[str, str]]]:
         """The Sites in a model, and (path, reason) of each place that cannot be one."""
-        return _find.find(model)
+        sites, refused = _find.find(model)
+        if self.kernels is None or self.native is not None:
+            return sites, refused
+        return sites, (*refused, *((site.path, _UNTRAINED) for site in sites))
 
     def offer(self, site: Site, bucket: str, limits: Limits) -> tuple[Choice, ...]:
         """The Choices at a Site for shapes of a bucket, the baseline first."""
-        if self.native is None or parse(site).projected:  # the kernels project nothing
+        shape, kernels = parse(site), self.native is not None
+        kernels = kernels and not shape.projected  # which they do not do
+        if _buckets.trains(bucket):
+            return _offer.offer_training(shape, bucket, kernels=kernels)
+        if not kernels:
             return _offer.offer_operators(bucket, packing=_offer.can_pack())
         return _offer.offer_kernels(parse(site), bucket, limits)
 
@@ -91,7 +101,7 @@ class Recurrence:
         native = None if uses_operators(choice) else self.native
         if native is None or self.kernels is None:
             return None
-        brief = buckets.sizes(bucket)[1] <= _BRIEF_STEPS
+        brief = _buckets.sizes(bucket)[1] <= _BRIEF_STEPS
         return recipe([native, _swift.native(self.kernels)] if brief else [native])
 
     def build(
@@ -109,6 +119,9 @@ class Recurrence:
         library = _library.load(path)
         precision = precision_of(choice)
         net = self._share(layer, precision, lambda: Net(library, layer, precision))
+        if _buckets.trains(bucket):
+            turned = self._share(layer, "turned", lambda: Turned(library, parse(site)))
+            return _train.build(library, net, turned, layer, choice)
         swift = self._swiftness(folder)
         if swift is not None:
             self._share(layer, "entrance", Entrance).open(swift, layer)
@@ -120,7 +133,8 @@ class Recurrence:
         entrance = self._share(layer, "entrance", Entrance)
         if (swift := self._swiftness("")) is not None:
             entrance.open(swift, layer)
-        take_out = _install.install(layer, door, self.segment_s, entrance)
+        trains = self.native is not None and not layer.proj_size
+        take_out = _install.install(layer, door, self.segment_s, entrance, trains=trains)
         installed = self._installed.setdefault(model, WeakValueDictionary())
         installed[site.path] = layer
 

@@ -26,25 +26,33 @@ Run = Callable[..., tuple[Tensor, Any]]
 def build(layer: nn.RNNBase, choice: Choice, packed: Packed) -> Runner:
     """A Choice ready to run on a layer; `packed` is shared by the Choices that need it."""
     if choice == STOCK:
-        return Runner(_stock(layer))
+        return Runner(stock(layer))
     if not is_packed(choice):
         return Runner(_profile(layer, choice, None))
     packed.of(grouped(current(layer), layer.bias, bool(layer.proj_size)))
     return Runner(_profile(layer, choice, packed), held_bytes=shape_of(layer).matrix_bytes)
 
 
-def _stock(layer: nn.RNNBase) -> Run:
-    """What PyTorch's forward runs once it has checked its arguments, as `call.read` has here."""
+def stock(layer: nn.RNNBase) -> Run:
+    """What PyTorch's forward runs once it has checked its arguments, as `call.read` has here.
+
+    Where gradients are wanted, the caller gives the weights that they are wanted of.
+    """
     function = getattr(_VF, layer.mode.lower())
 
-    def run(x_TBI: Tensor, state: Any, rows: tuple[int, ...] | None = None) -> tuple[Tensor, Any]:
+    def run(
+        x_TBI: Tensor,
+        state: Any,
+        flat: list[Tensor] | None = None,
+        rows: tuple[int, ...] | None = None,
+    ) -> tuple[Tensor, Any]:
         if rows is not None:
-            return _answered(function(x_TBI, torch.tensor(rows), state, *weights_and_words()))
-        return _answered(function(x_TBI, state, *weights_and_words(), False))
+            return _answered(function(x_TBI, torch.tensor(rows), state, *words(flat)))
+        return _answered(function(x_TBI, state, *words(flat), False))
 
-    def weights_and_words() -> tuple[Any, ...]:
+    def words(flat: list[Tensor] | None) -> tuple[Any, ...]:
         return (
-            current(layer),
+            flat or current(layer),
             layer.bias,
             layer.num_layers,
             layer.dropout,

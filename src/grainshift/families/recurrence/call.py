@@ -13,6 +13,7 @@ from torch.autograd import forward_ad
 from torch.nn.utils.rnn import PackedSequence
 
 from grainshift.families.recurrence.weights import current
+from grainshift.runtime.training import wanting
 
 _PLAIN = (Tensor, nn.Parameter)
 _FULL_PRECISION = ("none", "ieee")
@@ -22,10 +23,12 @@ class Call(NamedTuple):
     """A call as every Runner takes it, x as TBI; `batched` and `batch_first` lead back.
 
     Where `rows` tells the rows of each step, x holds those of all steps, one step after the other.
+    `flat` is the layer's weights where gradients are wanted of anything, else None.
     """
 
     x: Tensor
     state: Any
+    flat: list[Tensor] | None
     batched: bool
     batch_first: bool
     packing: PackedSequence | None = None
@@ -51,12 +54,12 @@ def read(layer: nn.RNNBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     if bound is None or (layer.training and layer.dropout and layer.num_layers > 1):
         return None
     x, hx = bound
-    grad = torch.is_grad_enabled()
-    if not all(_is_plain(weight, grad) for weight in current(layer)):
+    flat = current(layer)
+    if not all(map(_is_plain, flat)):
         return None
     if type(x) is PackedSequence:
-        return _read_ragged(layer, x, hx, grad)
-    if not _is_plain(x, grad):
+        return _read_ragged(layer, x, hx, flat)
+    if not _is_plain(x):
         return None
     batched = x.dim() == 3
     if not batched and x.dim() != 2:
@@ -64,8 +67,14 @@ def read(layer: nn.RNNBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     x_TBI = x.unsqueeze(1) if not batched else x.transpose(0, 1) if layer.batch_first else x
     if x_TBI.shape[2] != layer.input_size or 0 in x_TBI.shape:
         return None
-    state = _read_state(layer, hx, x_TBI, x_TBI.shape[1], batched, grad)
-    return None if state is None else Call(x_TBI, state, batched, layer.batch_first)
+    state = _read_state(layer, hx, x_TBI, x_TBI.shape[1], batched)
+    if state is None:
+        return None
+    if not torch.is_grad_enabled() or next(wanting((x, state, flat)), None) is None:
+        return Call(x_TBI, state, None, batched, layer.batch_first)
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        return None  # whoever computes this call again must meet the Choice of the first time
+    return Call(x_TBI, state, flat, batched, layer.batch_first)
 
 
 def bind(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any] | None:
@@ -101,7 +110,7 @@ def _is_unusual() -> bool:
     )
 
 
-def _is_plain(value: Any, grad: bool) -> bool:
+def _is_plain(value: Any) -> bool:
     return (
         type(value) in _PLAIN
         and value.dtype is torch.float32
@@ -109,13 +118,12 @@ def _is_plain(value: Any, grad: bool) -> bool:
         and value.layout is torch.strided
         and not value.is_neg()  # a kernel would read the numbers without their lazy sign
         and not value._is_zerotensor()
-        and not (grad and value.requires_grad)
     )
 
 
-def _read_ragged(layer: nn.RNNBase, x: PackedSequence, hx: Any, grad: bool) -> Call | None:
+def _read_ragged(layer: nn.RNNBase, x: PackedSequence, hx: Any, flat: list[Tensor]) -> Call | None:
     data, sizes, order, _ = x
-    if not _is_plain(data, grad) or data.dim() != 2 or data.shape[1] != layer.input_size:
+    if not _is_plain(data) or data.dim() != 2 or data.shape[1] != layer.input_size:
         return None
     if type(sizes) is not Tensor or sizes.dtype is not torch.int64 or not sizes.is_cpu:
         return None
@@ -123,11 +131,13 @@ def _read_ragged(layer: nn.RNNBase, x: PackedSequence, hx: Any, grad: bool) -> C
     ends = bool(rows) and rows[-1] >= 1 and all(map(ge, rows, rows[1:]))
     if not ends or sum(rows) != data.shape[0]:  # the kernels would read what is not there
         return None
-    state = _read_state(layer, hx, data, rows[0], True, grad)
+    state = _read_state(layer, hx, data, rows[0], True)
     if state is None:
         return None
+    if torch.is_grad_enabled() and next(wanting((data, state, flat)), None) is not None:
+        return None  # gradients of rows that end at different steps are PyTorch's
     state = state if hx is None else _in_order(state, order)
-    return Call(data, state, True, False, x, rows)
+    return Call(data, state, None, True, False, x, rows)
 
 
 def _in_order(state: Any, order: Tensor | None) -> Any:
@@ -139,9 +149,7 @@ def _in_order(state: Any, order: Tensor | None) -> Any:
     return tuple(part.index_select(1, order) for part in state)
 
 
-def _read_state(
-    layer: nn.RNNBase, hx: Any, x: Tensor, batch: int, batched: bool, grad: bool
-) -> Any:
+def _read_state(layer: nn.RNNBase, hx: Any, x: Tensor, batch: int, batched: bool) -> Any:
     rows = layer.num_layers * (2 if layer.bidirectional else 1)
     sizes = [(rows, batch, layer.proj_size or layer.hidden_size)]
     lstm = layer.mode == "LSTM"
@@ -152,7 +160,7 @@ def _read_state(
     if lstm and (type(hx) is not tuple or len(hx) != 2):
         return None
     parts = hx if lstm else (hx,)
-    if not all(_is_plain(part, grad) for part in parts):
+    if not all(_is_plain(part) for part in parts):
         return None
     if not batched:
         if any(part.dim() != 2 for part in parts):

@@ -22,7 +22,12 @@ from grainshift.families.recurrence.choice import (
     uses_operators,
     widest_block,
 )
-from grainshift.families.recurrence.forecast_kernels import COMPILE_S, kernel_s, packed_bytes
+from grainshift.families.recurrence.forecast_kernels import (
+    COMPILE_S,
+    kernel_s,
+    packed_bytes,
+    way_back_bytes,
+)
 from grainshift.families.recurrence.rate import stream_rate
 from grainshift.families.recurrence.reuse import kernel_reuses
 from grainshift.families.recurrence.reuse_operators import operator_reuses
@@ -39,12 +44,16 @@ _NOMINAL_FLOPS = 1e11
 _STOCK_OPERATORS = {"LSTM": 1, "GRU": 12, "RNN_TANH": 4, "RNN_RELU": 4}
 _OPERATORS = {"LSTM": 8, "GRU": 6, "RNN_TANH": 2, "RNN_RELU": 2}
 _FP32_BYTES = 4
+_TRAINING_SPREAD = 1.5  # the way back is forecast to gain what the way there does
 
 
 def forecast(shape: Shape, bucket: str, choice: Choice, machine: Machine) -> Forecast:
     """Time over stock's, memory beyond stock's, and the seconds that packing takes."""
     batch, steps = buckets.sizes(bucket)
+    trains = buckets.trains(bucket)
     extra_bytes = _extra_bytes(shape, batch, steps, choice) if choice != STOCK else 0
+    if trains and choice != STOCK:
+        extra_bytes += way_back_bytes(shape, batch, steps)
     working_set_bytes, touched_bytes = _traffic(shape, batch, steps, choice, extra_bytes)
     memory = Forecast(
         spread=0.0,
@@ -67,7 +76,7 @@ def forecast(shape: Shape, bucket: str, choice: Choice, machine: Machine) -> For
     return replace(
         memory,
         time_ratio=ours_s / stock_s,
-        spread=0.35 if known else 0.7,
+        spread=(0.35 if known else 0.7) * (_TRAINING_SPREAD if trains else 1.0),
         build_s=build_s if operators else build_s + COMPILE_S,
     )
 

@@ -29,6 +29,9 @@ _REACHED = 0.8  # of the machine's best rates
 _ROWS = 6  # that share one reading of a panel
 _PANEL_BYTES = 1 << 17
 _WEIGHT_BYTES = {FP32: 4, BF16: 2, INT8: 1}
+_PANEL_UNITS = 32  # of a turned matrix, at the most
+_KEPT = {"LSTM": 5, "GRU": 4}
+CHUNK_BYTES = 4 << 20  # of what the kernels leave on the way back, at once
 
 
 def kernel_s(shape: Shape, batch: int, steps: int, choice: Choice, machine: Machine) -> float:
@@ -54,6 +57,16 @@ def kernel_s(shape: Shape, batch: int, steps: int, choice: Choice, machine: Mach
 def packed_bytes(shape: Shape, choice: Choice) -> int:
     """The packed copy of all weights, which the Choices of one precision share."""
     return shape.matrix_bytes * _WEIGHT_BYTES[precision_of(choice)] // 4
+
+
+def way_back_bytes(shape: Shape, batch: int, steps: int) -> int:
+    """What training holds beyond stock: the recurrent matrices turned, gates kept, and a chunk."""
+    hidden = -(-shape.hidden // _PANEL_UNITS) * _PANEL_UNITS
+    turned_bytes = 4 * shape.sweeps * shape.gates * shape.hidden * hidden
+    unit_bytes = 4 * batch * steps * shape.hidden * shape.sweeps
+    kept_bytes = _KEPT.get(shape.kind, 1) * unit_bytes  # stock keeps as much; a bound is safer
+    chunk_bytes = 4 * max(batch * shape.hidden * 4 * shape.directions, CHUNK_BYTES // 4)
+    return turned_bytes + kept_bytes + chunk_bytes
 
 
 def _product_s(

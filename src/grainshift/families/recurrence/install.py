@@ -30,10 +30,13 @@ _OURS = ("forward", "__getstate__", "__prepare_scriptable__")
 
 
 def install(
-    layer: nn.RNNBase, door: Door, segment_s: float, entrance: Entrance
+    layer: nn.RNNBase, door: Door, segment_s: float, entrance: Entrance, *, trains: bool = False
 ) -> Callable[[], None]:
-    """Put the entry in place; the answer takes it out."""
-    entry = _Entry(layer, door, segment_s, entrance)
+    """Put the entry in place; the answer takes it out.
+
+    Calls that want gradients go through the Door too where there is something to tune in them.
+    """
+    entry = _Entry(layer, door, segment_s, entrance, trains)
     untuned = partial(copy.copy, layer)  # for TorchScript, which reads source code
     ours = dict(zip(_OURS, (entry, _bare_state(layer), untuned), strict=True))
     layer.__dict__.update(ours)
@@ -53,22 +56,26 @@ def install(
 class _Case:
     """The calls of one bucket: its name and the Rhythm of its segments."""
 
-    __slots__ = ("bucket", "rhythm")
+    __slots__ = ("bucket", "rhythm", "train_bucket")
 
     def __init__(self, bucket: str) -> None:
         self.bucket = bucket
+        self.train_bucket = buckets.train(bucket)
         self.rhythm = Rhythm()
 
 
 class _Entry:
     """What a tuned layer runs as its forward; threads may share it, all it keeps is a pace."""
 
-    def __init__(self, layer: nn.RNNBase, door: Door, segment_s: float, entrance: Entrance) -> None:
+    def __init__(
+        self, layer: nn.RNNBase, door: Door, segment_s: float, entrance: Entrance, trains: bool
+    ) -> None:
         self._layer = layer
         self._entrance = entrance
         self._kind = type(layer)
         self._door = door
         self._segment_s = segment_s
+        self._trains = trains
         self._shape = shape_of(layer)
         self._facts = _facts(layer)
         self._cut_cost = cut_cost(self._shape)
@@ -87,6 +94,10 @@ class _Entry:
         call = read(layer, args, kwargs) if type(layer) is self._kind else None
         if call is None or self._facts != _facts(layer):
             return self._pass(args, kwargs)
+        if call.flat is not None:
+            if not self._trains:
+                return stock(layer, args, kwargs)
+            return call.answer(*self._train(call.x, call.state, call.flat))
         if call.packing is not None:
             return call.answer(*self._run_ragged(call.x, call.state, call.rows))
         return call.answer(*self._run(call.x, call.state))
@@ -104,7 +115,9 @@ class _Entry:
         """What a captured program asks for, or None once that is not this layer any more."""
         layer = self._layer
         call = read(layer, (x, hx), {}) if layer.batch_first == batch_first else None
-        if call is None or self._facts != _facts(layer) or not are_same(weights, current(layer)):
+        if call is None or call.flat is not None or self._facts != _facts(layer):
+            return None
+        if not are_same(weights, current(layer)):
             return None
         return call.answer(*self._run(call.x, call.state))
 
@@ -119,6 +132,12 @@ class _Entry:
 
     def __reduce__(self) -> Any:
         return getattr, (self._layer, "forward")
+
+    def _train(self, x_TBI: Tensor, state: Any, flat: list[Tensor]) -> tuple[Tensor, Any]:
+        steps, batch = x_TBI.shape[:2]
+        case = self._by_shape.get((batch, steps)) or self._case(batch, steps)
+        work = float(steps * batch)
+        return self._door.train(case.train_bucket, work, x_TBI, state, flat)  # type: ignore[no-any-return]
 
     def _run(self, x_TBI: Tensor, state: Any) -> tuple[Tensor, Any]:
         steps, batch = x_TBI.shape[:2]
@@ -136,7 +155,7 @@ class _Entry:
 
     def _run_ragged(self, x_NI: Tensor, state: Any, rows: tuple[int, ...]) -> tuple[Tensor, Any]:
         bucket = buckets.name(rows[0], len(rows), buckets.RAGGED)
-        answer = self._door.call(bucket, float(len(x_NI)), x_NI, state, rows)
+        answer = self._door.call(bucket, float(len(x_NI)), x_NI, state, None, rows)
         return answer  # type: ignore[no-any-return]
 
     def _run_segments(

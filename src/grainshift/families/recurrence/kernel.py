@@ -57,15 +57,23 @@ def _swiftly(swift: Swift, profile: bytes, net: Net, layer: nn.RNNBase, otherwis
     """Run in C++ where that can be; weights that changed and odd strides are left to Python."""
     own, step = layer.__dict__, swift.step
 
-    def run(x_TBI: Tensor, state: Any, rows: tuple[int, ...] | None = None) -> tuple[Tensor, Any]:
+    def run(
+        x_TBI: Tensor, state: Any, _: None = None, rows: tuple[int, ...] | None = None
+    ) -> tuple[Tensor, Any]:
         packed = net.kept if rows is None else None
         if packed is not None:
             answer = step(packed.told, profile, own["_flat_weights"], x_TBI, state)
             if answer is not None:
                 return answer  # type: ignore[no-any-return]
-        return otherwise(x_TBI, state, rows)
+        return otherwise(x_TBI, state, None, rows)
 
     return run
+
+
+def runner(library: Library, net: Net, layer: nn.RNNBase, choice: Choice) -> Run:
+    """Runs a segment; `room` are two addresses for what training keeps."""
+    plan = _Plan(choice, layer.num_layers * (2 if layer.bidirectional else 1))
+    return _runner(library, net, layer, choice, plan)
 
 
 def _runner(library: Library, net: Net, layer: nn.RNNBase, choice: Choice, plan: _Plan) -> Run:
@@ -73,7 +81,13 @@ def _runner(library: Library, net: Net, layer: nn.RNNBase, choice: Choice, plan:
     is_lstm = layer.mode == "LSTM"
     block, solo, wave = widest_block(choice), is_solo(choice), int(waves(choice))
 
-    def run(x_TBI: Tensor, state: Any, rows: tuple[int, ...] | None = None) -> tuple[Tensor, Any]:
+    def run(
+        x_TBI: Tensor,
+        state: Any,
+        room: tuple[int, int] | None = None,
+        rows: tuple[int, ...] | None = None,
+    ) -> tuple[Tensor, Any]:
+        between, kept = room or (0, 0)
         x_TBI = x_TBI if x_TBI.stride(-1) == 1 else x_TBI.contiguous()
         h, c = state if is_lstm else (state, state)
         h, c = h.contiguous(), c.contiguous()
@@ -91,9 +105,9 @@ def _runner(library: Library, net: Net, layer: nn.RNNBase, choice: Choice, plan:
                 *(x_TBI.data_ptr(), by_step, by_row),
                 *(h.data_ptr(), c.data_ptr()),
                 *(y_TBO.data_ptr(), h.shape[1] * width, width),
-                0,
+                between,
                 *(h_after.data_ptr(), c_after.data_ptr()),
-                0,
+                kept,
                 *((by_rows.rows, by_rows.firsts) if by_rows else (0, 0)),
                 *(steps, h.shape[1]),
                 *(block, until(choice, steps)),

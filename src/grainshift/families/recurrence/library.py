@@ -37,6 +37,12 @@ class Library:
     run: Callable[[bytes], int]
     run_address: int
     pool: int
+    kept: Callable[[int], int]
+    left: Callable[[int], int]
+    turned_floats: Callable[[int, int], int]
+    turn: Callable[..., None]
+    run_back: Callable[[bytes], None]
+    outer: Callable[[bytes], int]
 
 
 @cache
@@ -51,6 +57,12 @@ def load(path: Path) -> Library:
         run=_function(opened.gs_run, ctypes.c_int, ctypes.c_char_p),
         run_address=ctypes.cast(opened.gs_run, _ADDRESS).value or 0,
         pool=ctypes.addressof(pool) if (pool := _pool()) else 0,
+        kept=_function(opened.gs_kept, _WORD, _WORD),
+        left=_function(opened.gs_left, _WORD, _WORD),
+        turned_floats=_function(opened.gs_turned_floats, _WORD, _WORD, _WORD),
+        turn=_function(opened.gs_turn, None, _WORD, _WORD, _ADDRESS, _ADDRESS),
+        run_back=_function(opened.gs_run_back, None, ctypes.c_char_p),
+        outer=_function(opened.gs_outer, ctypes.c_int, ctypes.c_char_p),
     )
 
 

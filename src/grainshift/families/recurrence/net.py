@@ -7,6 +7,7 @@ NumPy, is seen by the kernels, which compare samples, other ones in each run.
 
 import itertools
 import struct
+import sys
 import weakref
 from typing import NamedTuple
 
@@ -17,14 +18,18 @@ from grainshift.families.recurrence.library import KINDS, PRECISIONS, Library
 from grainshift.families.recurrence.weights import current, grouped
 
 _Stamp = tuple[int, int]
+_numbers = itertools.count(1)
+_OWN_REFERENCES = 2  # the variable that asks, and the question's argument
 
 
 class Packed(NamedTuple):
     """One packing: the kernels' panels, and what the weights were when it was made.
 
-    `views` keep the weights' storage from being used again while kernels may read it.
+    `views` keep the weights' storage from being used again while kernels may read it. No other
+    packing has the same `number`.
     """
 
+    number: int
     panels: "_Panels"
     stamps: tuple[_Stamp, ...]
     views: tuple[Tensor, ...]
@@ -70,20 +75,28 @@ class Net:
         kept = self.kept
         if kept is not None and kept.stamps == stamps_of(flat):
             return kept
+        del kept  # or its memory could not be used again
         return self.renew()
 
     def renew(self) -> Packed:
-        """Pack the weights whatever they were; runs under way keep the packing they have."""
+        """Pack the weights whatever they were; runs under way keep the packing they have.
+
+        The memory of a packing that nobody runs is used again: a training step packs anew.
+        """
+        old, self.kept = self.kept, None  # from here on nobody else can come to hold it
         flat = current(self._layer)
         stamps = stamps_of(flat)
         views = tuple(weight.detach().contiguous() for weight in flat)
-        panels = _Panels(self._library, self._layer, self._precision)
+        if old is not None and sys.getrefcount(old) <= _OWN_REFERENCES:
+            panels = old.panels
+        else:
+            panels = _Panels(self._library, self._layer, self._precision)
         for number, group in enumerate(grouped(list(views), self._layer.bias)):
             addresses = [0 if part is None else part.data_ptr() for part in group]
             self._library.pack(panels.address, number, *addresses)
         numbers = [panels.address, len(stamps), *itertools.chain.from_iterable(stamps)]
         told = struct.pack(f"{len(numbers)}q", *numbers)
-        self.kept = packed = Packed(panels, stamps, views, told)
+        self.kept = packed = Packed(next(_numbers), panels, stamps, views, told)
         return packed
 
 

@@ -41,6 +41,11 @@ def offer_kernels(shape: Shape, bucket: str, limits: Limits) -> tuple[Choice, ..
     return tuple(choices)
 
 
+def offer_training(shape: Shape, bucket: str, *, kernels: bool) -> tuple[Choice, ...]:
+    """The profiles for calls that want gradients: stock, and those of the kernels in fp32."""
+    return offer_kernels(shape, bucket, Limits()) if kernels else (STOCK,)
+
+
 def offer_operators(bucket: str, *, packing: bool) -> tuple[Choice, ...]:
     """The profiles made of PyTorch's operators, for where there is no compiler."""
     _, steps = buckets.sizes(bucket)

@@ -361,3 +361,6 @@ int gs_run(const Call* given) {
 }
 
 }
+
+#include "backward.h"
+#include "outer.h"

@@ -105,7 +105,8 @@ struct Lane {
       word = k % 2 ? (word & 0xffffu) | rounded_bf16(value) << 16 : rounded_bf16(value);
     } else if (precision == INT8) {
       uint32_t& word = bytes_at(k);
-      word |= byte_of(k, value, word) << 8 * (k % 4);
+      const uint32_t below = k % 4 ? word : 0;  // the memory may hold an older packing
+      word = below | byte_of(k, value, below) << 8 * (k % 4);
     } else {
       reinterpret_cast<float*>(base)[(k * width + n) * LANES + lane] = value;
     }
