@@ -66,7 +66,7 @@ def _cache_folder(variables: Mapping[str, str]) -> Path:
 
 
 def _from_here(named: Path) -> Path:
-    """The same folder wherever this process goes; one that cannot be told fails where it is used."""
+    """The same folder wherever this process goes; what cannot be told fails where it is used."""
     with suppress(RuntimeError):  # there is no user of that name
         named = named.expanduser()
     with suppress(OSError):  # the folder that this process is in was removed

@@ -188,7 +188,7 @@ def test_threads_that_tune_one_model_at_once_leave_one_session_that_can_be_undon
         for thread in threads:
             thread.join()
         answers(model)
-        wait_until(lambda: grainshift.report(model).lines)
+        wait_until(lambda model=model: grainshift.report(model).lines)
         assert grainshift.report(model).untouched == ()
         grainshift.untune(model)
         assert all("forward" not in vars(module) for module in model.modules())

@@ -65,7 +65,9 @@ def test_bench_measures_nothing_that_it_could_not_store(monkeypatch, tmp_path: P
     asked: list[tuple[bool, str | None]] = []
     monkeypatch.setattr(bench_run, "SUITES", (suite([ROW], asked),))
     done = RUNNER.invoke(cli.app, ["bench", "tried", "--json", str(tmp_path / "no" / "r.json")])
-    assert isinstance(done.exception, GrainshiftError) and "cannot be written" in str(done.exception)
+    assert isinstance(done.exception, GrainshiftError) and "cannot be written" in str(
+        done.exception
+    )
     assert asked == []
 
 

@@ -55,7 +55,9 @@ def open_to_read(path: Path) -> Iterator[sqlite3.Connection]:
     """The file open for reading alone; every fault becomes a JournalFault with a sentence."""
     try:
         if not path.is_file():
-            raise JournalFault(f"there is no Journal at {path}; tune a model first, or name another")
+            raise JournalFault(
+                f"there is no Journal at {path}; tune a model first, or name another"
+            )
         connection = _connect_to_read(path)
         try:
             _recognise(path, connection)

@@ -81,7 +81,7 @@ def _pairs(
     output: torch.Tensor, reference: torch.Tensor
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Both in doubles, a part at a time: what is compared may be most of what memory holds."""
-    parts = (tensor.detach().reshape(-1).split(_PART) for tensor in (output, reference))
+    parts = (torch.split(tensor.detach().reshape(-1), _PART) for tensor in (output, reference))
     for a, b in zip(*parts, strict=True):
         if a.numel():
             yield _doubles(a), _doubles(b)

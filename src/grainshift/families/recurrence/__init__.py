@@ -117,7 +117,8 @@ class Recurrence:
 
     def _layer(self, model: nn.Module, site: Site) -> nn.RNNBase:
         """The layer whose calls come through the Slot, though the model may hold another by now."""
-        layer = self._installed.get(model, {}).get(site.path)
+        installed = self._installed.get(model)
+        layer = installed.get(site.path) if installed else None
         return _find.layer_at(model, site) if layer is None else layer
 
     def _share(self, layer: nn.Module, kind: str, make: Callable[[], Any]) -> Any:
