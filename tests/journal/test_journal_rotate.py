@@ -1,6 +1,10 @@
 import random
 import sqlite3
+import subprocess
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -8,7 +12,7 @@ from journal_values import header, note, read
 
 from grainshift.journal import Journal, JournalWarning, entries, find_run, gaps, runs
 from grainshift.journal.file import open_to_write, wal_size_bytes
-from grainshift.journal.rotate import LEAST_BYTES, READER_MS, Bounds, make_wal_room
+from grainshift.journal.rotate import LEAST_BYTES, READER_MS, READER_S, Bounds, make_wal_room
 
 
 class Clock:
@@ -117,22 +121,49 @@ def test_a_reader_that_stays_cannot_make_it_outgrow_the_bound(tmp_path: Path) ->
         assert next(reversed(list(entries(find_run(path))))).number == 3_999
 
 
+@contextmanager
+def nearly_full(path: Path, bounds: Bounds) -> Iterator[sqlite3.Connection]:
+    """A connection to a file whose write-ahead log has no room."""
+    connection = open_to_write(path)
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    while wal_size_bytes(path) <= bounds.wal_bytes:
+        connection.execute(
+            "INSERT INTO chunk(run, first, count, data) VALUES (1, 0, 1, zeroblob(9000))"
+        )
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
 def test_another_writer_that_is_busy_for_a_moment_is_no_fault(tmp_path: Path) -> None:
     path, bounds = tmp_path / "j", Bounds(LEAST_BYTES)
-    one, other = open_to_write(path), open_to_write(path)
-    one.execute("PRAGMA wal_autocheckpoint = 0")
-    while wal_size_bytes(path) <= bounds.wal_bytes:
-        one.execute("INSERT INTO chunk(run, first, count, data) VALUES (1, 0, 1, zeroblob(9000))")
-    other.execute("BEGIN IMMEDIATE")
-    done = threading.Timer(3 * READER_MS / 1e3, other.execute, ("COMMIT",))
-    done.start()
-    try:
-        make_wal_room(one, path, bounds)
+    with nearly_full(path, bounds) as connection, closing(open_to_write(path)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        done = threading.Timer(3 * READER_MS / 1e3, other.execute, ("COMMIT",))
+        done.start()
+        make_wal_room(connection, path, bounds)
         assert wal_size_bytes(path) == 0
-    finally:
         done.join()
-        other.close()
-        one.close()
+
+
+EMPTIER = """
+import fcntl, sys, time
+with open(sys.argv[1], "r+b") as index:
+    fcntl.lockf(index, fcntl.LOCK_EX, 1, 121)  # what SQLite holds while it empties the log
+    print("held", flush=True)
+    time.sleep(float(sys.argv[2]))
+"""
+
+
+def test_whoever_empties_the_log_already_is_waited_for(tmp_path: Path) -> None:
+    path, bounds = tmp_path / "j", Bounds(LEAST_BYTES)
+    with nearly_full(path, bounds) as connection:
+        script = [sys.executable, "-c", EMPTIER, f"{path}-shm", str(2 * READER_S)]
+        with subprocess.Popen(script, stdout=subprocess.PIPE, text=True) as emptier:
+            assert emptier.stdout is not None and emptier.stdout.readline() == "held\n"
+            make_wal_room(connection, path, bounds)
+        assert wal_size_bytes(path) == 0
 
 
 @pytest.mark.parametrize("bound", [LEAST_BYTES, 8 << 20, 64 << 20, 1 << 30])

@@ -1,6 +1,7 @@
 """Keeps the Journal's file within its bound. Knows nothing of threads or of what is recorded."""
 
 import sqlite3
+import time
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -10,7 +11,9 @@ from grainshift.journal.file import PAGE_BYTES, wal_size_bytes
 
 LEAST_BYTES = 1 << 20
 READER_MS = 50  # how long a checkpoint waits for those who read or write at this moment
-READER_LOOKS = 8  # how often it is tried before that is a fault
+READER_S = 0.3  # how long they may keep it before that is a fault
+EMPTIER_S = 2.0  # and how long whoever empties it already, which waits for the disk
+LOOK_S = 0.005
 ALIVE_S = 60.0  # a run written to within this time may still be going on
 
 
@@ -65,12 +68,12 @@ def begin_with_room(
 
 def make_wal_room(connection: sqlite3.Connection, path: Path, bounds: Bounds) -> None:
     """Empty the write-ahead log if it could outgrow its share; refuse if a reader holds it."""
-    for _ in range(READER_LOOKS):  # other writers keep it for moments, one after the other
-        if _wal_has_room(path, bounds):
-            return
-        _empty_wal(connection)
-    if not _wal_has_room(path, bounds):
-        raise JournalFault("a reader holds it open, so that it cannot be kept within its bound")
+    begun_s = time.monotonic()
+    while not _wal_has_room(path, bounds):
+        patience_s = READER_S if _empty_wal(connection) else EMPTIER_S
+        if time.monotonic() - begun_s > patience_s and not _wal_has_room(path, bounds):
+            raise JournalFault("a reader holds it open, so that it cannot be kept within its bound")
+        time.sleep(LOOK_S)
 
 
 def give_back(connection: sqlite3.Connection, path: Path, bounds: Bounds) -> None:
@@ -113,13 +116,15 @@ def _cut(connection: sqlite3.Connection, which: str, wanted_bytes: int) -> bool:
     return bool(oldest)
 
 
-def _empty_wal(connection: sqlite3.Connection) -> None:
+def _empty_wal(connection: sqlite3.Connection) -> bool:
+    """Try to, and say whether that was our turn: nobody else was emptying it at this moment."""
     (busy_ms,) = connection.execute("PRAGMA busy_timeout").fetchone()
     connection.execute(f"PRAGMA busy_timeout = {READER_MS}")
     try:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        pages = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[1]
     finally:
         connection.execute(f"PRAGMA busy_timeout = {busy_ms}")
+    return bool(pages >= 0)
 
 
 def _wal_has_room(path: Path, bounds: Bounds) -> bool:
