@@ -184,6 +184,13 @@ def test_find_names_its_sites_apart_and_touches_nothing(sample: Sample) -> None:
 
 
 @every_sample
+def test_every_bucket_has_as_many_features(sample: Sample) -> None:
+    told = [sample.family.features(site, bucket) for _, site, bucket, _ in recorded(sample)]
+    assert told and len({tuple(name for name, _ in named) for named in told}) == 1
+    assert all(math.isfinite(value) for named in told for _, value in named)
+
+
+@every_sample
 def test_find_leaves_alone_what_it_does_not_know(sample: Sample) -> None:
     for stranger in (nn.Linear(2, 2), nn.Sequential(), nn.ModuleList(), nn.Identity()):
         sites, _ = sample.family.find(stranger)

@@ -8,7 +8,7 @@ from grainshift.core.choice import Choice
 from grainshift.core.conditions import Conditions
 from grainshift.core.forecast import Forecast, Limits
 from grainshift.core.machine import Machine
-from grainshift.core.site import Place, Site
+from grainshift.core.site import Named, Place, Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,9 @@ class Family(Protocol):
 
     def find(self, model: Any) -> tuple[Sequence[Site], Sequence[tuple[str, str]]]:
         """The Sites in a model, and (path, reason) of each place that cannot be one."""
+
+    def features(self, site: Site, bucket: str) -> Named:
+        """What a policy sees of the bucket, beside the Site's own features; always as many."""
 
     def offer(self, site: Site, bucket: str, limits: Limits) -> tuple[Choice, ...]:
         """The Choices at a Site for shapes of a bucket, the baseline first."""

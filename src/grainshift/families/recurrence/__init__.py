@@ -13,7 +13,8 @@ from grainshift.core.conditions import Conditions
 from grainshift.core.family import Door, Recipe, Runner
 from grainshift.core.forecast import Forecast, Limits
 from grainshift.core.machine import Machine
-from grainshift.core.site import Site
+from grainshift.core.site import Named, Site
+from grainshift.families.recurrence import bucket as _bucket
 from grainshift.families.recurrence import build as _build
 from grainshift.families.recurrence import find as _find
 from grainshift.families.recurrence import forecast as _forecast
@@ -65,6 +66,10 @@ class Recurrence:
     def find(self, model: nn.Module) -> tuple[Sequence[Site], Sequence[tuple[str, str]]]:
         """The Sites in a model, and (path, reason) of each place that cannot be one."""
         return _find.find(model)
+
+    def features(self, site: Site, bucket: str) -> Named:
+        """What a policy sees of the bucket: its batch and its steps."""
+        return _bucket.features(bucket)
 
     def offer(self, site: Site, bucket: str, limits: Limits) -> tuple[Choice, ...]:
         """The Choices at a Site for shapes of a bucket, the baseline first."""

@@ -1,5 +1,7 @@
 """Names the shape bucket of a call: batch and steps, each up to the next power of two."""
 
+from grainshift.core.site import Named
+
 
 def name(batch: int, steps: int) -> str:
     """The bucket of a call, such as `B1.T128`."""
@@ -10,6 +12,12 @@ def sizes(bucket: str) -> tuple[int, int]:
     """The largest batch and the most steps of a bucket."""
     batch, steps = bucket.split(".")
     return int(batch[1:]), int(steps[1:])
+
+
+def features(bucket: str) -> Named:
+    """What a policy sees of a bucket."""
+    batch, steps = sizes(bucket)
+    return (("batch", float(batch)), ("steps", float(steps)))
 
 
 def _power(count: int) -> int:
