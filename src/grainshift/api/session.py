@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from grainshift.api.report import Report, site_line
+from grainshift.api.weights import start_policy
 from grainshift.core.choice import Choice
 from grainshift.core.conditions import Conditions
 from grainshift.core.errors import NotTunable
@@ -24,7 +25,6 @@ from grainshift.environment import environment, versions
 from grainshift.guards import make_guards
 from grainshift.journal import Experience, ExperienceKey, Journal, new_run
 from grainshift.machine import Sensors, Work
-from grainshift.policies import make_policy
 from grainshift.runtime.builder import Builders
 from grainshift.runtime.slot import Slot
 from grainshift.tuner import loop
@@ -116,16 +116,17 @@ class Session:
             place.cache_folder / "builds", settings.builders, settings.build_timeout_s
         )
         self._sensors = Sensors(plan.machine)
-        policies = {
-            family.name: make_policy(plan.policy or family.policy, settings.seed, settings.epsilon)
+        started = {
+            family.name: start_policy(plan.policy or family.policy, family.name, settings)
             for family in plan.families
         }
+        self._starts = tuple(note for _, note in started.values() if note)
         experience = Experience(place.journal_file)
         memory = _Remembered(experience, plan.machine.fingerprint, tuple(sorted(named.items())))
         ports = Ports(
             plan.machine,
             limits,
-            policies,
+            {name: policy for name, (policy, _) in started.items()},
             self._ledger,
             memory,
             _Senses(self._sensors, _state_of(self)),
@@ -210,6 +211,7 @@ class Session:
             yield "No Site was called yet, or only in ways that PyTorch's own forward must run."
         if self._why_ended:
             yield self._why_ended
+        yield from self._starts
         yield from self.driver.faults
         if fault := self.journal.status.fault:
             yield f"The Journal is kept in memory only: {fault}"
