@@ -78,7 +78,7 @@ def make_environment(simulator: Simulator, actions: Sequence[Choice]) -> Any:
             arm = query.choices.index(actions[action]) if allowed else query.live
             outcome = simulator.step(arm)
             self._query = outcome.following or query
-            return observed(self._query), outcome.reward, False, outcome.following is None, {}
+            return observed(self._query), outcome.reward, outcome.following is None, False, {}
 
         def action_masks(self) -> NDArray[np.bool_]:
             return mask_of(self._query, actions)
