@@ -211,7 +211,8 @@ class Session:
             yield "No Site was called yet, or only in ways that PyTorch's own forward must run."
         if self._why_ended:
             yield self._why_ended
-        yield from self._starts
+        if not self._why_empty:
+            yield from self._starts
         yield from self.driver.faults
         if fault := self.journal.status.fault:
             yield f"The Journal is kept in memory only: {fault}"

@@ -106,8 +106,10 @@ def _show(console: Console, found: Pretrained) -> None:
 
 
 def _table(group: str, regrets: list[Regret]) -> Table:
-    heading = "trained on" if group.startswith("trained") else f"left out by {group}"
-    title = f"{heading.replace('on,', 'on,')} ({regrets[0].questions} questions)"
+    heading = group.replace("trained", "trained on")
+    if heading == group:
+        heading = f"left out by {group}"
+    title = f"{heading} ({regrets[0].questions} questions)"
     table = Table(title=title, title_justify="left", min_width=60)
     table.add_column("picks of")
     for column in ("mean × best", "worst × best", "within 5 %"):
