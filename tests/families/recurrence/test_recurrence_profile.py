@@ -40,6 +40,7 @@ class World:
     told: list[Work | None] = field(default_factory=list)
     inner: Recurrence = field(default_factory=Recurrence)
     step_s: float = 1e-3
+    hopeless: str = ""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -55,6 +56,8 @@ class World:
     def cost_s(self, choice: Choice) -> float:
         if choice == Choice("stock"):
             return self.step_s * (1 + self.busy)
+        if str(choice) == self.hopeless:
+            return self.step_s * 20.0
         return self.step_s * (0.5 if choice.name == "rolled" else 0.8)
 
     def restart(self) -> float:
@@ -147,6 +150,13 @@ def test_slow_choices_take_fewer_rounds_and_fast_calls_are_repeated() -> None:
     assert {len(cost.gains) for one in profiled(slow) for cost in one.costs} == {1}
     assert {len(cost.gains) for one in profiled(fast) for cost in one.costs} == {9}
     assert len(fast.ran) > 20 * len(slow.ran)
+
+
+def test_what_is_hopelessly_behind_runs_no_more() -> None:
+    first, *_ = profiled(World(hopeless="unrolled(2, operators)"))
+    readings = {str(cost.choice): len(cost.gains) for cost in first.costs}
+    assert readings.pop("unrolled(2, operators)") == 2
+    assert len(readings) > 3 and set(readings.values()) == {9}
 
 
 def test_the_grid_holds_every_size_and_leaves_some_layers_out() -> None:

@@ -2,7 +2,8 @@
 
 A grid of layers is visited in an order drawn from a seed, until the time is over. At each visit
 one layer is run in some shapes under every load. The Choices take turns beside the baseline, in
-rounds of an order drawn anew each time, so that what passes over the machine meets all of them.
+rounds of an order drawn anew each time, so that what passes over the machine meets all of them. One
+that is hopelessly behind runs no more: how much it loses need not be known well.
 """
 
 import itertools
@@ -39,6 +40,7 @@ _LIMITS = Limits(error_ratio=1.0)  # so that lower precision is offered as well
 _LEAST_ROUNDS, _MOST_ROUNDS = 3, 9
 _TRACE_S = 0.25  # after which no round beyond the least begins
 _LONG_S = 1.0  # after which one round is enough
+_HOPELESS = math.log(4.0)  # behind the best, in two rounds
 _READING_S = 50e-6  # shorter calls are read several at a time
 _MOST_CALLS = 16
 _DIGITS = 4  # of a gain, as it is kept
@@ -196,7 +198,7 @@ def _measure(
     gains: list[list[float]] = [[] for _ in runs]
     baselines: list[float] = []
     while _goes_on(len(baselines), clock() - began_s):
-        order = list(range(1, len(runs)))
+        order = _in_the_race(gains)
         draw.shuffle(order)
         took = {n: _seconds(clock, runs[n], calls[n]) for n in (0, *order)}
         baseline_s = 0.5 * (took[0] + _seconds(clock, runs[0], calls[0]))
@@ -205,6 +207,16 @@ def _measure(
             gains[number].append(round(math.log(baseline_s / took[number]), _DIGITS))
         gains[0].append(0.0)
     return median(baselines), [tuple(each) for each in gains], stand.senses.sample(clock())
+
+
+def _in_the_race(gains: Sequence[Sequence[float]]) -> list[int]:
+    """The Choices that are not hopelessly behind the best, so far."""
+    best = max((median(each) for each in gains if each), default=0.0)
+    return [
+        number
+        for number, each in enumerate(gains)
+        if number and (len(each) < 2 or median(each) > best - _HOPELESS)
+    ]
 
 
 def _goes_on(rounds: int, seconds: float) -> bool:

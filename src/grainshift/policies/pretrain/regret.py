@@ -22,7 +22,7 @@ from grainshift.policies.pretrain.simulator import ask, offered
 __all__ = ["Picker", "Question", "Regret", "plain_pickers", "policy_picker", "questions", "regrets"]
 
 WITHIN = 1.05
-_BANDIT_DECISIONS = 64
+_BANDIT_DECISIONS = 32
 
 
 @dataclass(frozen=True, slots=True)
