@@ -15,7 +15,7 @@ from grainshift.policies.pretrain.simulator import Simulator
 
 __all__ = ["maskable_ppo"]
 
-_ROUND = 1024
+_ROUND, _BATCH, _PASSES = 4096, 256, 8  # as ours has them
 
 
 def maskable_ppo(
@@ -32,9 +32,10 @@ def maskable_ppo(
     model = sb3.MaskablePPO(
         "MlpPolicy",
         make_environment(Simulator(traces), actions),
-        n_steps=_ROUND,
-        batch_size=128,
-        n_epochs=6,
+        1e-3,
+        n_steps=min(_ROUND, max(lessons // 4, _BATCH)),
+        batch_size=_BATCH,
+        n_epochs=_PASSES,
         gamma=gamma,
         seed=seed,
         device="cpu",
