@@ -10,8 +10,8 @@ from tuned_models import speaker
 import grainshift
 from grainshift.api import weights
 from grainshift.core.choice import Choice
+from grainshift.core.policy import Policy
 from grainshift.core.proposal import Lesson, Query
-from grainshift.core.settings import Settings
 from grainshift.environment import environment
 from grainshift.policies import make_policy
 from grainshift.policies.store import save
@@ -47,8 +47,13 @@ def taught(favourite: int, file: Path) -> None:
     save(policy, file)
 
 
-def preferred(name: str = "ppo", seed: int = 0) -> tuple[int, str]:
-    policy, note = weights.start_policy(name, "recurrence", Settings(seed=seed, epsilon=0.0))
+def started(name: str = "ppo", seed: int = 0, epsilon: float = 0.0) -> tuple[Policy, str]:
+    policy = make_policy(name, seed, epsilon)
+    return policy, weights.start_trained(policy, name, "recurrence")
+
+
+def preferred() -> tuple[int, str]:
+    policy, note = started()
     return int(np.argmax(policy.propose(QUERY).scores)), note
 
 
@@ -65,16 +70,15 @@ def test_what_was_trained_here_comes_before_what_ships(tmp_path: Path) -> None:
 
 def test_it_draws_from_the_users_own_seed(tmp_path: Path) -> None:
     taught(2, shipped(tmp_path))
-    settings = [Settings(seed=seed, epsilon=1.0) for seed in (1, 1, 2)]
     draws = []
-    for one in settings:
-        policy, _ = weights.start_policy("ppo", "recurrence", one)
+    for seed in (1, 1, 2):
+        policy, _ = started(seed=seed, epsilon=1.0)
         draws.append([policy.propose(QUERY).arm for _ in range(24)])
     assert draws[0] == draws[1] != draws[2]
 
 
 def test_without_weights_it_starts_untrained_and_says_so() -> None:
-    policy, note = weights.start_policy("ppo", "recurrence", Settings(seed=3))
+    policy, note = started(seed=3)
     fresh = make_policy("ppo", seed=3).arrays()
     assert all(np.array_equal(array, fresh[name]) for name, array in policy.arrays().items())
     assert "no trained weights for ppo at recurrence" in note and "grainshift pretrain" in note
@@ -85,7 +89,7 @@ def test_without_weights_it_starts_untrained_and_says_so() -> None:
 def test_a_broken_file_leaves_it_untrained_and_is_named(tmp_path: Path, content: bytes) -> None:
     file = shipped(tmp_path)
     file.write_bytes(content)
-    policy, note = weights.start_policy("ppo", "recurrence", Settings())
+    policy, note = started()
     assert np.array_equal(policy.arrays()["weights"], make_policy("ppo").arrays()["weights"])
     assert str(file) in note and note.endswith("It starts untrained.")
 
@@ -105,7 +109,7 @@ def test_weights_of_another_policy_are_refused(tmp_path: Path) -> None:
 
 def test_a_policy_that_nobody_trains_says_nothing() -> None:
     for name in ("bandit", "fixed", "dqn", "qlearning"):
-        assert weights.start_policy(name, "recurrence", Settings())[1] == ""
+        assert started(name)[1] == ""
 
 
 def test_the_report_says_how_its_policy_started(tmp_path: Path) -> None:

@@ -5,18 +5,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import grainshift.families.recurrence.profile as profiling
 import grainshift.policies.pretrain as pretraining
 from grainshift import cli
-from grainshift.api.weights import start_policy
+from grainshift.api.weights import start_trained
 from grainshift.core.choice import Choice
 from grainshift.core.conditions import Conditions
 from grainshift.core.errors import NotTunable
-from grainshift.core.settings import Settings
 from grainshift.core.trace import Cost, Trace, Traces
+from grainshift.policies import make_policy
 from grainshift.policies.pretrain import read_traces, write_traces
 
 RUNNER = CliRunner()
@@ -55,8 +56,9 @@ def test_traces_become_weights_that_tune_finds(tmp_path: Path) -> None:
     write_traces(Traces("recurrence", "a processor", TRACES), known)
     done = invoked("--traces", str(known), "--json", str(rows))
     assert "4 traces of a processor" in done.output and "left out by architecture" in done.output
-    policy, note = start_policy("ppo", "recurrence", Settings())
-    assert note == "" and policy.name == "ppo"
+    policy = make_policy("ppo")
+    assert start_trained(policy, "ppo", "recurrence") == ""
+    assert np.any(policy.arrays()["weights"] != make_policy("ppo").arrays()["weights"])
     told = json.loads(rows.read_text())
     assert {row["group"] for row in told["regrets"]} == {"architecture", "trained"}
     assert {"ppo", "stock", "random"} <= {row["picker"] for row in told["regrets"]}

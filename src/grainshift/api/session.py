@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from grainshift.api.report import Report, site_line
-from grainshift.api.weights import start_policy
+from grainshift.api.weights import start_trained
 from grainshift.core.choice import Choice
 from grainshift.core.conditions import Conditions
 from grainshift.core.errors import NotTunable
@@ -25,6 +25,7 @@ from grainshift.environment import environment, versions
 from grainshift.guards import make_guards
 from grainshift.journal import Experience, ExperienceKey, Journal, new_run
 from grainshift.machine import Sensors, Work
+from grainshift.policies import make_policy
 from grainshift.runtime.builder import Builders
 from grainshift.runtime.slot import Slot
 from grainshift.tuner import loop
@@ -116,17 +117,19 @@ class Session:
             place.cache_folder / "builds", settings.builders, settings.build_timeout_s
         )
         self._sensors = Sensors(plan.machine)
-        started = {
-            family.name: start_policy(plan.policy or family.policy, family.name, settings)
-            for family in plan.families
+        wanted = {family.name: plan.policy or family.policy for family in plan.families}
+        policies = {
+            family: make_policy(name, settings.seed, settings.epsilon)
+            for family, name in wanted.items()
         }
-        self._starts = tuple(note for _, note in started.values() if note)
+        starts = (start_trained(policies[family], name, family) for family, name in wanted.items())
+        self._starts = tuple(filter(None, starts))
         experience = Experience(place.journal_file)
         memory = _Remembered(experience, plan.machine.fingerprint, tuple(sorted(named.items())))
         ports = Ports(
             plan.machine,
             limits,
-            {name: policy for name, (policy, _) in started.items()},
+            policies,
             self._ledger,
             memory,
             _Senses(self._sensors, _state_of(self)),
