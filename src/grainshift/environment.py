@@ -32,6 +32,15 @@ class Environment:
         """Where the measured rates of this machine are kept."""
         return self.cache_folder / "machine"
 
+    @property
+    def kernels_folder(self) -> Path:
+        """Where built kernels are kept."""
+        return self.cache_folder / "kernels"
+
+    def weights_file(self, family: str, policy: str) -> Path:
+        """Where the weights of a family's policy are kept that was trained on this machine."""
+        return self.cache_folder / "weights" / f"{family}-{policy}.npz"
+
 
 def environment(variables: Mapping[str, str] = os.environ) -> Environment:
     """The environment of this process, or the one that `variables` describe."""

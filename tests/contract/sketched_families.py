@@ -16,7 +16,7 @@ from grainshift.core.conditions import Conditions
 from grainshift.core.family import Door, Recipe, Runner
 from grainshift.core.forecast import Forecast, Limits
 from grainshift.core.machine import Machine
-from grainshift.core.site import Place, Site, Tempo
+from grainshift.core.site import Named, Place, Site, Tempo
 
 Found = tuple[Sequence[Site], Sequence[tuple[str, str]]]
 STEP_S = 1e-4
@@ -57,6 +57,9 @@ class Recurrence:
     def find(self, model: Model) -> Found:
         features = (("hidden", 256.0),)
         return (Site(self.name, "lstm", "lstm-256", Tempo.SEGMENT, features),), ()
+
+    def features(self, site: Site, bucket: str) -> Named:
+        return ()
 
     def offer(self, site: Site, bucket: str, limits: Limits) -> tuple[Choice, ...]:
         return tuple(self.ratios)
@@ -114,6 +117,9 @@ class Regions:
         sites = tuple(Site(self.name, path, f"cut {path}", Tempo.CALL) for path in self.paths)
         return sites, (("graph.last", "holds no operation"),)
 
+    def features(self, site: Site, bucket: str) -> Named:
+        return ()
+
     def offer(self, site: Site, bucket: str, limits: Limits) -> tuple[Choice, ...]:
         return tuple(
             Choice(name, (), Exactness.ROUNDING if name != "stock" else Exactness.EXACT)
@@ -167,6 +173,9 @@ class Partition:
 
     def find(self, model: Model) -> Found:
         return (Site(self.name, "matmul", "2048x1024", Tempo.CALL),), ()
+
+    def features(self, site: Site, bucket: str) -> Named:
+        return ()
 
     def offer(self, site: Site, bucket: str, limits: Limits) -> tuple[Choice, ...]:
         return tuple(self.ratios)
@@ -239,6 +248,9 @@ class Recompute:
         layers = range(len(self.bytes_))
         return plan(tuple(Choice("keep" if n in kept else "store") for n in layers))
 
+    def features(self, site: Site, bucket: str) -> Named:
+        return ()
+
     def offer(self, site: Site, bucket: str, limits: Limits) -> tuple[Choice, ...]:
         layers = range(len(site.parts))
         alone = [self.plan_of((n,)) for n in layers]
@@ -298,6 +310,9 @@ class Schedule:
     def find(self, model: Model) -> Found:
         features = (("regions", 12.0), ("width", 3.0))
         return (Site(self.name, "", "program", Tempo.CALL, features),), ()
+
+    def features(self, site: Site, bucket: str) -> Named:
+        return ()
 
     def offer(self, site: Site, bucket: str, limits: Limits) -> tuple[Choice, ...]:
         may_be_lower = limits.error_ratio is not None

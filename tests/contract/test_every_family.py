@@ -116,6 +116,9 @@ class Recorder:
         self.calls.append((bucket, work, args))
         return self.run(*args)
 
+    def is_stock(self, bucket: str) -> bool:
+        return True
+
 
 def ready(sample: Sample) -> tuple[nn.Module, tuple[Any, ...], tuple[Site, ...]]:
     torch.manual_seed(0)
@@ -181,6 +184,13 @@ def test_find_names_its_sites_apart_and_touches_nothing(sample: Sample) -> None:
         assert all(math.isfinite(value) for _, value in site.features)
         model.get_submodule(site.path)
     assert all(isinstance(path, str) and reason for path, reason in refused)
+
+
+@every_sample
+def test_every_bucket_has_as_many_features(sample: Sample) -> None:
+    told = [sample.family.features(site, bucket) for _, site, bucket, _ in recorded(sample)]
+    assert told and len({tuple(name for name, _ in named) for named in told}) == 1
+    assert all(math.isfinite(value) for named in told for _, value in named)
 
 
 @every_sample

@@ -2,6 +2,7 @@
 
 import copy
 from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -174,6 +175,23 @@ def test_the_words_of_the_design_are_told_apart_and_near_arguments_are_near() ->
     exact, loose = Choice("a"), Choice("a", exactness=Exactness.LOWER)
     assert not np.array_equal(describe(exact), describe(loose))
     assert not np.array_equal(describe(Choice("a", ("x", "y"))), describe(Choice("a", ("y", "x"))))
+
+
+def test_a_word_has_one_direction_wherever_it_stands() -> None:
+    def shift(word: str, *args: int | str) -> np.ndarray:
+        return describe(Choice("unrolled", (*args, word))) - describe(Choice("unrolled", args))
+
+    alone, after, other = shift("solo", 8), shift("solo", 8, "bf16"), shift("wave", 8)
+    assert np.linalg.norm(alone - after) < 0.5 * np.linalg.norm(alone - other)
+    profiles = [
+        Choice(name, (*args, *words))
+        for words in ((), ("solo",), ("wave",), ("bf16",), ("solo", "bf16"), ("wave", "bf16"))
+        for name, args in (("rolled", ()), ("hybrid", (8,)), ("hybrid", (32,)))
+    ] + [Choice("unrolled", (2**n, *words)) for n in range(1, 6) for words in ((), ("solo",))]
+    apart = [
+        np.linalg.norm(describe(one) - describe(two)) for one, two in combinations(profiles, 2)
+    ]
+    assert min(apart) > 0.5
 
 
 def test_bytes_and_ratios_fit_beside_each_other() -> None:

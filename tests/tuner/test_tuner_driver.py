@@ -23,6 +23,7 @@ from grainshift.core.conditions import Conditions
 from grainshift.core.events import Built, Failed, Lost, Opened, Proposed, Sensed
 from grainshift.core.family import Runner
 from grainshift.core.forecast import Forecast, Limits
+from grainshift.core.instructions import Ask
 from grainshift.core.machine import Machine
 from grainshift.core.policy import Actor
 from grainshift.core.proposal import Lesson, Proposal, Query
@@ -491,6 +492,34 @@ def test_the_actor_is_shown_the_conditions_as_they_change() -> None:
     loads = [float(state[1]) for state, _ in picker.seen]
     assert len(set(loads)) > 2
     assert loads == sorted(loads)
+
+
+def telling(*features: tuple[str, Any]) -> Callable[[Any], Any]:
+    """Makes a family tell these of every bucket."""
+
+    def change(family: Any) -> Any:
+        return Broken(family, ("features",), lambda site, bucket: features)
+
+    return change
+
+
+def test_policy_and_actor_see_what_the_family_tells_of_the_bucket() -> None:
+    rig, picker = equals(last)
+    parts = {**rig.parts, "bad family": telling(("batch", 4), ("steps", 64))}
+    rig = Rig(parts, rig.costs, Tempo.SEGMENT)
+    assert rig.run(300) == []
+    said = [one for _, instructions in rig.log.steps for one in instructions]
+    asked = [one.query.state for one in said if isinstance(one, Ask)]
+    told = {state[:2] for state in asked if len(state) == 13}
+    assert told == {(4.0, 64.0)} and {len(state) for state in asked} == {11, 13}
+    assert {tuple(state[:2].tolist()) for state, _ in picker.seen} == {(4.0, 64.0)}
+    assert {len(state) for state, _ in picker.seen} == {13}
+
+
+def test_a_family_that_cannot_describe_a_bucket_is_tuned_without() -> None:
+    rig = Rig({"bad family": broken("features")})
+    assert "could not describe the shapes" in rig.run()[0]
+    assert rig.live("bad") == rig.live("good") != 0
 
 
 @pytest.mark.parametrize("tempo", [Tempo.CALL, Tempo.STEP])

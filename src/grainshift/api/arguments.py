@@ -132,9 +132,7 @@ def _names(given: object) -> tuple[str, ...]:
 
 
 def _make_family(name: str, settings: Settings) -> Family:
-    makers = {
-        "recurrence": lambda: Recurrence(settings.segment_s, environment().cache_folder / "kernels")
-    }
+    makers = {"recurrence": lambda: Recurrence(settings.segment_s, environment().kernels_folder)}
     return makers[name]()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from torch import nn
 
 from grainshift.api.report import Report, site_line
+from grainshift.api.weights import start_trained
 from grainshift.core.choice import Choice
 from grainshift.core.conditions import Conditions
 from grainshift.core.errors import NotTunable
@@ -117,10 +118,13 @@ class Session:
             place.cache_folder / "builds", settings.builders, settings.build_timeout_s
         )
         self._sensors = Sensors(plan.machine)
+        wanted = {family.name: plan.policy or family.policy for family in plan.families}
         policies = {
-            family.name: make_policy(plan.policy or family.policy, settings.seed, settings.epsilon)
-            for family in plan.families
+            family: make_policy(name, settings.seed, settings.epsilon)
+            for family, name in wanted.items()
         }
+        starts = (start_trained(policies[family], name, family) for family, name in wanted.items())
+        self._starts = tuple(filter(None, starts))
         experience = Experience(place.journal_file)
         memory = _Remembered(experience, plan.machine.fingerprint, tuple(sorted(named.items())))
         ports = Ports(
@@ -233,6 +237,8 @@ class Session:
             yield "No Site was called yet, or only in ways that PyTorch's own forward must run."
         if self._why_ended:
             yield self._why_ended
+        if not self._why_empty:
+            yield from self._starts
         yield from self.driver.faults
         if fault := self.journal.status.fault:
             yield f"The Journal is kept in memory only: {fault}"

@@ -19,7 +19,7 @@ from grainshift.core.instructions import AnyInstruction
 from grainshift.core.machine import Machine
 from grainshift.core.policy import Policy
 from grainshift.core.settings import Settings
-from grainshift.core.site import Site, Tempo
+from grainshift.core.site import Named, Site, Tempo
 from grainshift.guards import make_guards
 from grainshift.runtime.builder import Outcome
 from grainshift.runtime.slot import Slot
@@ -130,6 +130,10 @@ class SimulatedFamily:
     def find(self, model: Any) -> tuple[Sequence[Site], Sequence[tuple[str, str]]]:
         """The one Site there is."""
         return (Site(self.name, "table", self.world.table.name, Tempo.CALL, (("one", 1.0),)),), ()
+
+    def features(self, site: Site, bucket: str) -> Named:
+        """All calls are alike."""
+        return ()
 
     def offer(self, site: Site, bucket: str, limits: Limits) -> tuple[Choice, ...]:
         """The table's Choices."""

@@ -7,6 +7,7 @@ import typer
 from grainshift.cli.bench import bench as bench_command
 from grainshift.cli.demo import demo as demo_command
 from grainshift.cli.doctor import doctor as doctor_command
+from grainshift.cli.pretrain import pretrain as pretrain_command
 from grainshift.cli.probe import probe as probe_command
 from grainshift.cli.replay import replay as replay_command
 from grainshift.cli.report import report as report_command
@@ -18,6 +19,7 @@ COMMANDS = (
     bench_command,
     demo_command,
     doctor_command,
+    pretrain_command,
     probe_command,
     replay_command,
     report_command,

@@ -1,5 +1,6 @@
 """Conditions: what the machine is like now, as a small named vector. Knows no sensor."""
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -51,3 +52,8 @@ class Conditions:
     def vector(self, names: tuple[str, ...]) -> tuple[float, ...]:
         """The named figures in order, as a policy reads them."""
         return tuple(self.value(name) for name in names)
+
+
+def condition_state(conditions: Conditions) -> tuple[float, ...]:
+    """The Conditions as a Policy reads them: always the same figures, large ones by logarithm."""
+    return tuple(math.log1p(max(value, 0.0)) for value in conditions.vector(CONDITION_NAMES))

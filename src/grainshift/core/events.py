@@ -7,7 +7,7 @@ from grainshift.core.conditions import Conditions
 from grainshift.core.forecast import Forecast
 from grainshift.core.proposal import Proposal
 from grainshift.core.reading import Reading
-from grainshift.core.site import Site
+from grainshift.core.site import Named, Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,15 @@ class CaseEvent(Event):
 
 @dataclass(frozen=True, slots=True)
 class Opened(Event):
-    """A Site was first called with shapes of this bucket; its Choices, the baseline first."""
+    """A Site was first called with shapes of this bucket; its Choices, the baseline first.
+
+    `features` are what a Policy sees of the bucket.
+    """
 
     site: Site
     bucket: str
     offers: tuple[Offer, ...]
+    features: Named = ()
 
 
 @dataclass(frozen=True, slots=True)

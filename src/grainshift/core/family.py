@@ -8,7 +8,7 @@ from grainshift.core.choice import Choice
 from grainshift.core.conditions import Conditions
 from grainshift.core.forecast import Forecast, Limits
 from grainshift.core.machine import Machine
-from grainshift.core.site import Place, Site
+from grainshift.core.site import Named, Place, Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,9 @@ class Door(Protocol):
     def call(self, bucket: str, work: float, /, *args: Any) -> Any:
         """Run the live Choice of this bucket, or the one whose turn it is."""
 
+    def is_stock(self, bucket: str) -> bool:
+        """Does the baseline run in calls of this bucket, and nothing else?"""
+
     def train(self, bucket: str, work: float, /, *args: Any) -> Any:
         """As `call`, where gradients are wanted: a Reading covers the way there and back.
 
@@ -62,6 +65,9 @@ class Family(Protocol):
 
     def find(self, model: Any) -> tuple[Sequence[Site], Sequence[tuple[str, str]]]:
         """The Sites in a model, and (path, reason) of each place that cannot be one."""
+
+    def features(self, site: Site, bucket: str) -> Named:
+        """What a policy sees of the bucket, beside the Site's own features; always as many."""
 
     def offer(self, site: Site, bucket: str, limits: Limits) -> tuple[Choice, ...]:
         """The Choices at a Site for shapes of a bucket, the baseline first."""

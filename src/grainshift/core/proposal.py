@@ -3,15 +3,22 @@
 from dataclasses import dataclass
 
 from grainshift.core.choice import Choice
+from grainshift.core.conditions import Conditions, condition_state
+from grainshift.core.site import Named
+
+
+def state_of(features: Named, conditions: Conditions) -> tuple[float, ...]:
+    """What a Policy sees: features of Site and bucket by their order, then the Conditions."""
+    return tuple(value for _, value in features) + condition_state(conditions)
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
     """A question to a Policy: which of the allowed Choices to put to trial next.
 
-    `state` is the Site's features followed by the Conditions; `prior` is the log gain that
-    Forecasts and experience expect; `mask` says what may be answered. `live` is always allowed
-    and means: stay.
+    `state` is the Site's features, the bucket's, and the Conditions (`state_of`); `prior` is the
+    log gain that Forecasts and experience expect; `mask` says what may be answered. `live` is
+    always allowed and means: stay.
     """
 
     site_key: str

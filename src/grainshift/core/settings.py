@@ -71,7 +71,7 @@ class Settings:
     switches_per_window: int = 8
     window_s: float = 30.0
     backoff: float = 2.0
-    retry_calls: int = 500
+    retry_calls: int = 4000
     drift_slack: float = 0.5
     drift_limit: float = 8.0
     build_share: float = 0.5

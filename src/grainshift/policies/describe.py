@@ -11,7 +11,9 @@ from grainshift.core.choice import Choice, Exactness
 __all__ = ["CHOICE_WIDTH", "describe", "key", "squash"]
 
 _NAMES, _NUMBERS, _TEXTS = 12, 4, 14
-CHOICE_WIDTH = _NAMES + _NUMBERS + _TEXTS + 2
+_OCTAVES = (16.0, 8.0)  # the periods of the waves on the first number
+CHOICE_WIDTH = _NAMES + _NUMBERS + 2 * len(_OCTAVES) + _TEXTS + 2
+_ORDER = 0.25  # how much of a word's direction is its place
 _GIANT = 1e30
 
 
@@ -42,18 +44,29 @@ def describe(choice: Choice) -> NDArray[np.float32]:
     """A Choice as numbers: its name hashed to a direction, its arguments on a log scale.
 
     Nearby arguments come out near, which is what lets a network carry over from `unrolled(8)` to
-    `unrolled(16)`; words among the arguments are hashed with their place.
+    `unrolled(16)`; slow waves on the first one let it single out a number in the middle. A word
+    among the arguments has one direction wherever it stands, so that `solo` is the same of every
+    profile, and a small one of its place.
     """
     names, numbers, texts = _scatter(choice.name, _NAMES), np.zeros(_NUMBERS), np.zeros(_TEXTS)
     for place, argument in enumerate(choice.args):
         if isinstance(argument, str):
-            texts += _scatter(f"{place}={argument}", _TEXTS)
+            texts += _scatter(argument, _TEXTS) + _ORDER * _scatter(f"{place}={argument}", _TEXTS)
         else:
             numbers[place % _NUMBERS] += np.arcsinh(np.nan_to_num(float(argument))) / 2.0
-    looser = [choice.exactness is kind for kind in (Exactness.ROUNDING, Exactness.LOWER)]
-    features = np.concatenate([names, numbers, texts, looser]).astype(np.float32)
+    looser = np.array([choice.exactness is kind for kind in (Exactness.ROUNDING, Exactness.LOWER)])
+    parts = [names, numbers, _waves(numbers[0]), texts, looser]
+    features = np.concatenate(parts).astype(np.float32)
     features.flags.writeable = False  # it is shared by every caller through the cache
     return features
+
+
+def _waves(number: float) -> NDArray[np.float64]:
+    """Where a number on the log scale stands in each period; all nought where there is none."""
+    if number == 0.0:
+        return np.zeros(2 * len(_OCTAVES))
+    turns = 2.0 * np.pi * (2.0 * number / np.log(2.0)) / np.array(_OCTAVES)
+    return np.concatenate([np.sin(turns), np.cos(turns)])
 
 
 def _scatter(word: str, width: int) -> NDArray[np.float64]:

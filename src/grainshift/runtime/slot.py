@@ -192,6 +192,11 @@ class Slot:
         if arm and seconds > work * lane.trip_unit_s:
             self._trip(lane, arm)
 
+    def is_stock(self, bucket: str) -> bool:
+        """Does the baseline run in calls of this bucket, and nothing else?"""
+        lane = self._lanes.get(bucket)
+        return lane is None or (not lane.live[0] and lane.pick is None)
+
     def _open(self, bucket: str) -> _Lane | None:
         if len(self._lanes) >= _MOST_LANES:
             return None

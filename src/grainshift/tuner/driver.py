@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from grainshift.core.choice import Choice
-from grainshift.core.conditions import Conditions
+from grainshift.core.conditions import Conditions, condition_state
 from grainshift.core.events import (
     AnyEvent,
     Built,
@@ -47,8 +47,8 @@ from grainshift.core.instructions import (
     Trip,
 )
 from grainshift.core.policy import Actor, Policy
-from grainshift.core.proposal import Proposal
-from grainshift.core.site import Site, Tempo
+from grainshift.core.proposal import Proposal, state_of
+from grainshift.core.site import Named, Site, Tempo
 from grainshift.runtime.builder import Outcome
 from grainshift.runtime.slot import Slot
 from grainshift.tuner import loop
@@ -56,7 +56,6 @@ from grainshift.tuner.faults import Faults, words
 from grainshift.tuner.offers import Asker
 from grainshift.tuner.picks import Pick
 from grainshift.tuner.ports import Ports
-from grainshift.tuner.rules import condition_state
 from grainshift.tuner.state import State
 
 _CLOSE_AFTER_S = 1.0  # calls that were under way in a Choice when it was let go
@@ -75,6 +74,7 @@ class _Place:
     slot: Slot
     model: Any
     choices: dict[str, tuple[Choice, ...]] = field(default_factory=dict)
+    features: dict[str, Named] = field(default_factory=dict)
     runners: dict[tuple[str, int], Runner] = field(default_factory=dict)
     folders: dict[tuple[str, int], str] = field(default_factory=dict)
     picks: dict[str, Pick] = field(default_factory=dict)
@@ -242,7 +242,9 @@ class Driver:
         offers = self._offers(place, bucket)
         place.choices[bucket] = tuple(offer.choice for offer in offers)
         if offers:
-            self._queue.append(Opened(at_s, place.site, bucket, offers))
+            features = self._asker.features(place.family, place.site, bucket)
+            place.features[bucket] = features
+            self._queue.append(Opened(at_s, place.site, bucket, offers, features))
 
     def extend(self, site_key: str, bucket: str) -> None:
         """Take in what the family offers by now beyond what it offered before (new plans)."""
@@ -384,8 +386,8 @@ class Driver:
             return
         mask = np.zeros(len(choices), dtype=np.bool_)
         mask[[arm for arm in arms if arm]] = True  # the baseline is no gain: it stays out
-        features = [value for _, value in place.site.features]
-        state = np.array([*features, *condition_state(self._conditions)], dtype=np.float32)
+        features = place.site.features + place.features[bucket]
+        state = np.array(state_of(features, self._conditions), dtype=np.float32)
         pick = Pick(actor, state, mask)
         place.picks[bucket] = pick
         place.slot.let_pick(bucket, pick)

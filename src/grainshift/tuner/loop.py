@@ -109,7 +109,8 @@ def _open(state: State, event: Opened) -> Outcome:
         return state, ()
     first, *rest = _arms(state, event.site, event.offers)
     baseline = replace(first, built=True, compared=True, quarantined=False)
-    return _put(state, Case(event.site, event.bucket, (baseline, *rest))), ()
+    case = Case(event.site, event.bucket, (baseline, *rest), features=event.features)
+    return _put(state, case), ()
 
 
 def _freeze(state: State, at_s: float) -> Outcome:

@@ -9,7 +9,7 @@ from grainshift.core.events import Offer
 from grainshift.core.family import Family
 from grainshift.core.forecast import Forecast, Limits
 from grainshift.core.machine import Machine
-from grainshift.core.site import Site
+from grainshift.core.site import Named, Site
 from grainshift.tuner.faults import Faults
 
 Recall = Callable[[Site, str], Mapping[str, float]]
@@ -44,6 +44,16 @@ class Asker:
                 if forecast is not None:
                     offers.append(Offer(choice, forecast, memory.get(str(choice))))
         return tuple(offers)
+
+    def features(self, family: Family, site: Site, bucket: str) -> Named:
+        """What a policy sees of a bucket; nothing when the family cannot tell."""
+        none: Named = ()
+        what = f"{family.name} could not describe the shapes of calls, its policy sees none"
+
+        def ask() -> Named:
+            return tuple((str(name), float(value)) for name, value in family.features(site, bucket))
+
+        return self.faults.answer(what, ask, none)
 
     def _choices(self, family: Family, site: Site, bucket: str) -> tuple[Choice, ...]:
         what = f"{family.name} could not offer Choices, its Site stays as it is"

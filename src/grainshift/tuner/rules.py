@@ -3,8 +3,7 @@
 import math
 from dataclasses import replace
 
-from grainshift.core.conditions import CONDITION_NAMES, Conditions
-from grainshift.core.proposal import Query
+from grainshift.core.proposal import Query, state_of
 from grainshift.tuner.state import BASELINE, Arm, Case, Ledger, State
 
 _TRUSTED_SPREAD = 0.1
@@ -109,22 +108,15 @@ def held_bytes(state: State, case: Case, number: int) -> int:
 
 def make_query(state: State, case: Case, mask: tuple[bool, ...]) -> Query:
     """The question to the Policy: which of the allowed Choices next?"""
-    features = tuple(value for _, value in case.site.features)
-    conditions = condition_state(state.conditions)
     return Query(
         case.site.key,
         case.bucket,
-        features + conditions,
+        state_of(case.site.features + case.features, state.conditions),
         tuple(arm.offer.choice for arm in case.arms),
         mask,
         tuple(_expected_gain(arm) for arm in case.arms),
         case.live,
     )
-
-
-def condition_state(conditions: Conditions) -> tuple[float, ...]:
-    """The Conditions as a Policy reads them: always the same figures, large ones by logarithm."""
-    return tuple(math.log1p(max(value, 0.0)) for value in conditions.vector(CONDITION_NAMES))
 
 
 def _expected_gain(arm: Arm) -> float:

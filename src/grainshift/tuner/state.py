@@ -13,7 +13,7 @@ from grainshift.core.guard import Guard
 from grainshift.core.instructions import AnyInstruction
 from grainshift.core.proposal import Query
 from grainshift.core.settings import Settings
-from grainshift.core.site import Site
+from grainshift.core.site import Named, Site
 from grainshift.tuner.evidence import Cusum, Level
 
 BASELINE = 0
@@ -104,7 +104,10 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One Site in one shape bucket: its Choices, the live one, and the search so far."""
+    """One Site in one shape bucket: its Choices, the live one, and the search so far.
+
+    `features` are what a Policy sees of the bucket.
+    """
 
     site: Site
     bucket: str
@@ -132,6 +135,7 @@ class Case:
     switched_s: tuple[float, ...] = ()
     suspended: bool = False
     admitted: tuple[int, ...] = (BASELINE,)
+    features: Named = ()
 
     @property
     def key(self) -> tuple[str, str]:

@@ -29,6 +29,9 @@ class Door:
         run = self.draw.choice(self.runs) if self.draw else self.runs[-1]
         return run(*args)
 
+    def is_stock(self, bucket: str) -> bool:
+        return True
+
     def train(self, bucket: str, work: float, /, *args: Any) -> Any:
         self.seen.append((bucket, work))
         return self.trains(*args)

@@ -216,7 +216,7 @@ def test_the_program_of_a_nested_model_has_a_node_a_layer_and_direction() -> Non
     assert below == ["encoder.below.l1", "encoder.below.l1_reverse"]
     assert [node.address for node in found.before("head.l2")] == ["head.l1"]
     assert len(found.edges) == 4 + 2
-    assert dict(found.node("encoder.below.l1").features)["log2_inputs"] == 4.0
+    assert dict(found.node("encoder.below.l1").features)["inputs"] == 16.0
 
 
 def test_the_parts_of_a_site_are_the_nodes_of_its_program() -> None:

@@ -18,7 +18,7 @@ from grainshift.families.recurrence import bucket as buckets
 from grainshift.families.recurrence.choice import is_packed
 from grainshift.families.recurrence.find import shape_of
 from grainshift.families.recurrence.offer import can_pack, offer_kernels, offer_operators
-from grainshift.families.recurrence.segment import CutCost, Rhythm, cut_cost, cuts, segment_steps
+from grainshift.families.recurrence.segment import CutCost, Rhythm, cut_costs, cuts, segment_steps
 from grainshift.families.recurrence.shape import Shape, parse
 
 
@@ -185,8 +185,9 @@ def test_segments_are_long_enough_that_cutting_is_not_felt() -> None:
     assert 0.002 <= steps * 100e-6 <= 0.004
     assert segment_steps(0.0, 0.002, 1, cost) == 0  # no pace is known yet
     assert segment_steps(1e-6, 0.002, 64, cost) == 0  # copying outputs would be felt
-    lstm = cut_cost(Shape("LSTM", 1024, 1024, 1, 1, True))
+    lstm, profile = cut_costs(Shape("LSTM", 1024, 1024, 1, 1, True))
     assert segment_steps(0.3e-3, 0.002, 1, lstm) * 0.3e-3 >= 100 * 10e-3
+    assert segment_steps(0.1e-3, 0.002, 1, profile) * 0.1e-3 <= 4e-3  # which reorders nothing
 
 
 def _shares(slower: float, calls: int) -> tuple[int, float]:

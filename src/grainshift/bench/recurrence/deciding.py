@@ -12,10 +12,10 @@ from grainshift.bench.row import Row
 from grainshift.bench.workloads.recurrence import DECIDING
 from grainshift.core.conditions import Conditions
 from grainshift.core.policy import Actor
+from grainshift.core.proposal import state_of
 from grainshift.policies import make_policy
 from grainshift.runtime.slot import Slot
 from grainshift.tuner.picks import Pick
-from grainshift.tuner.rules import condition_state
 
 DECISION = "a decision inside the sequence, p50"
 SHARE = "deciding, share of the time"
@@ -79,8 +79,8 @@ def _let_pick(slot: Slot, staged: Stage, actor: Actor, call: Callable[[], object
         call()
     for number, run in enumerate(staged.runs.values()):
         slot.put(staged.bucket, number, run)
-    features = [value for _, value in staged.site.features]
-    state = np.array([*features, *condition_state(Conditions(0.0))], dtype=np.float32)
+    features = (*staged.site.features, *staged.family.features(staged.site, staged.bucket))
+    state = np.array(state_of(features, Conditions(0.0)), dtype=np.float32)
     mask = np.ones(len(staged.runs), dtype=np.bool_)
     mask[0] = False
     pick = _Timed(Pick(actor, state, mask))

@@ -52,6 +52,10 @@ class _Fixed:
         """Run it."""
         return self._run(*args)
 
+    def is_stock(self, bucket: str) -> bool:
+        """It may be, for all that is known here."""
+        return True
+
     def train(self, bucket: str, work: float, /, *args: Any) -> Any:
         """Run it."""
         return self._run(*args)

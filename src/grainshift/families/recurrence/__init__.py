@@ -13,7 +13,7 @@ from grainshift.core.conditions import Conditions
 from grainshift.core.family import Door, Recipe, Runner
 from grainshift.core.forecast import Forecast, Limits
 from grainshift.core.machine import Machine
-from grainshift.core.site import Site
+from grainshift.core.site import Named, Site
 from grainshift.families.recurrence import bucket as _buckets
 from grainshift.families.recurrence import build as _build
 from grainshift.families.recurrence import find as _find
@@ -79,6 +79,10 @@ class Recurrence:
         if self.kernels is None or self.native is not None:
             return sites, refused
         return sites, (*refused, *((site.path, _UNTRAINED) for site in sites))
+
+    def features(self, site: Site, bucket: str) -> Named:
+        """What a policy sees of the bucket: its batch and its steps."""
+        return _buckets.features(bucket)
 
     def offer(self, site: Site, bucket: str, limits: Limits) -> tuple[Choice, ...]:
         """The Choices at a Site for shapes of a bucket, the baseline first."""

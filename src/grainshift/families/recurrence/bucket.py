@@ -1,5 +1,7 @@
 """Names the shape bucket of a call: batch and steps, each up to the next power of two."""
 
+from grainshift.core.site import Named
+
 RAGGED = "ragged"  # a PackedSequence: rows that end at different steps
 _TRAIN = "train"
 
@@ -28,6 +30,12 @@ def sizes(bucket: str) -> tuple[int, int]:
 def is_ragged(bucket: str) -> bool:
     """Do its rows end at different steps?"""
     return RAGGED in bucket.split(".")
+
+
+def features(bucket: str) -> Named:
+    """What a policy sees of a bucket."""
+    batch, steps = sizes(bucket)
+    return (("batch", float(batch)), ("steps", float(steps)))
 
 
 def _power(count: int) -> int:

@@ -21,7 +21,7 @@ from grainshift.families.recurrence.capture import are_same, is_traced, trace
 from grainshift.families.recurrence.dynamo import admit, dismiss, stock
 from grainshift.families.recurrence.find import shape_of
 from grainshift.families.recurrence.operator import enter, leave
-from grainshift.families.recurrence.segment import LEAST_STEPS, Rhythm, cut_cost
+from grainshift.families.recurrence.segment import LEAST_STEPS, Rhythm, cut_costs
 from grainshift.families.recurrence.swift import Entrance
 from grainshift.families.recurrence.weights import current
 
@@ -78,7 +78,7 @@ class _Entry:
         self._trains = trains
         self._shape = shape_of(layer)
         self._facts = _facts(layer)
-        self._cut_cost = cut_cost(self._shape)
+        self._stock_cost, self._profile_cost = cut_costs(self._shape)
         self._cases: dict[str, _Case] = {}
         self._by_shape: dict[tuple[int, int], _Case] = {}
         self.site = enter(layer, self)
@@ -144,7 +144,9 @@ class _Entry:
         case = self._by_shape.get((batch, steps)) or self._case(batch, steps)
         lengths: tuple[int, ...] = (steps,)
         if self._shape.directions == 1:
-            lengths = case.rhythm.cut(steps, batch, self._segment_s, self._cut_cost)
+            is_stock = self._door.is_stock(case.bucket)
+            cost = self._stock_cost if is_stock else self._profile_cost
+            lengths = case.rhythm.cut(steps, batch, self._segment_s, cost)
         begin_s = perf_counter()
         if len(lengths) == 1:
             answer = self._door.call(case.bucket, float(steps * batch), x_TBI, state)

@@ -22,6 +22,7 @@ from grainshift.families.recurrence.choice import (
 from grainshift.families.recurrence.shape import Shape
 
 _UNROLLS = (2, 4, 8, 16, 32)
+_FEW_UNROLLS = (4, 16)  # each further Choice is one more trial, and neighbours differ little
 _HYBRIDS = (8, 32)
 _MOST_PLANNED = 3  # layers of a stack
 
@@ -29,15 +30,14 @@ _MOST_PLANNED = 3  # layers of a stack
 def offer_kernels(shape: Shape, bucket: str, limits: Limits) -> tuple[Choice, ...]:
     """The profiles that the kernels run, stock first; lower precision where an error is allowed."""
     _, steps = buckets.sizes(bucket)
-    choices = [STOCK]
-    lower = LOWER if limits.error_ratio is not None else ()
-    for precision in ((), *((word,) for word in lower)):
-        choices.extend(_profiles(steps, *precision))
-        choices.extend(_profiles(steps, SOLO, *precision))
-        choices.extend(_plans(shape, steps, *precision))
-        choices.extend(_plans(shape, steps, SOLO, *precision))
-        if shape.layers > 1 and shape.directions == 1:
-            choices.extend(unrolled(u, WAVE, *precision) for u in _UNROLLS if 4 * u <= steps)
+    choices = [STOCK, *_profiles(steps), *_few(steps, SOLO), *_plans(shape, steps)]
+    is_stack = shape.layers > 1 and shape.directions == 1
+    if is_stack:
+        choices.extend(unrolled(u, WAVE) for u in _FEW_UNROLLS if 4 * u <= steps)
+    for word in LOWER if limits.error_ratio is not None else ():
+        choices += [*_few(steps, word), *_few(steps, SOLO, word)]
+        if is_stack:
+            choices.extend(unrolled(u, WAVE, word) for u in _FEW_UNROLLS if 4 * u <= steps)
     return tuple(choices)
 
 
@@ -78,6 +78,11 @@ def _plans(shape: Shape, steps: int, *words: str) -> Iterator[Choice]:
 def _mixes(words: tuple[str, ...]) -> tuple[tuple[int, Choice], ...]:
     """The block of the layers with wide inputs, and what the others do."""
     return (8, rolled(*words)), (32, unrolled(4, *words))
+
+
+def _few(steps: int, *words: str) -> Iterator[Choice]:
+    yield rolled(*words)
+    yield from (unrolled(u, *words) for u in _FEW_UNROLLS if u <= steps)
 
 
 def _profiles(steps: int, *words: str) -> Iterator[Choice]:

@@ -11,6 +11,7 @@ from grainshift.families.recurrence.shape import Shape
 
 _SHARE = 0.01  # of a segment's time that its cut may cost
 _RUN_S = 40e-6
+_PROFILE_RUN_S = 10e-6  # blocks read the input matrices as often as before
 _READ_S_PER_BYTE = 0.15e-9
 _REORDER_S_PER_BYTE = 0.5e-9
 _COPY_S_PER_BYTE = 0.15e-9
@@ -30,13 +31,14 @@ class CutCost:
     step_s: float
 
 
-def cut_cost(shape: Shape) -> CutCost:
-    """What cutting costs a layer of this Shape when it runs as stock."""
-    out_bytes = 4 * shape.hidden * shape.directions
+def cut_costs(shape: Shape) -> tuple[CutCost, CutCost]:
+    """What cutting costs a layer of this Shape when it runs as stock, and on our profiles."""
+    step_s = 4 * shape.outputs * shape.directions * _COPY_S_PER_BYTE
     weights_s = shape.input_matrix_bytes * _READ_S_PER_BYTE
     if shape.kind == "LSTM":
         weights_s = shape.matrix_bytes * _REORDER_S_PER_BYTE
-    return CutCost(weights_s + shape.sweeps * _RUN_S, out_bytes * _COPY_S_PER_BYTE)
+    stock = CutCost(weights_s + shape.sweeps * _RUN_S, step_s)
+    return stock, CutCost(_PROFILE_RUN_S, step_s)
 
 
 def segment_steps(pace_s: float, segment_s: float, batch: int, cost: CutCost) -> int:

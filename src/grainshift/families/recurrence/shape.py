@@ -1,6 +1,5 @@
 """The Shape of a recurrent layer: what its Site's fingerprint says. Knows no module or tensor."""
 
-import math
 from dataclasses import dataclass, replace
 
 from grainshift.core.site import Named, Site
@@ -52,11 +51,11 @@ class Shape:
 
     @property
     def features(self) -> Named:
-        """What a policy sees of the layer."""
+        """What a policy sees of the layer; it takes logarithms by itself."""
         return (
             ("gates", float(self.gates)),
-            ("log2_inputs", math.log2(self.inputs)),
-            ("log2_hidden", math.log2(self.hidden)),
+            ("inputs", float(self.inputs)),
+            ("hidden", float(self.hidden)),
             ("layers", float(self.layers)),
             ("directions", float(self.directions)),
             ("bias", float(self.bias)),
