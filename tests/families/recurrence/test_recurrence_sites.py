@@ -228,7 +228,7 @@ def test_cutting_returns_once_it_is_no_longer_felt() -> None:
 
 
 def test_the_family_names_itself() -> None:
-    assert (FAMILY.name, FAMILY.policy) == ("recurrence", "bandit")
+    assert (FAMILY.name, FAMILY.policy) == ("recurrence", "ppo")
     assert Recurrence(0.01).segment_s == 0.01
     assert Recurrence() == FAMILY
     (site,), _ = FAMILY.find(nn.GRU(4, 4))

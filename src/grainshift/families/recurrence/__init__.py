@@ -65,7 +65,7 @@ class Recurrence:
     @property
     def policy(self) -> str:
         """The policy it uses unless the user names another."""
-        return "bandit"
+        return "ppo"
 
     @property
     def native(self) -> Native | None:
