@@ -84,12 +84,21 @@ def test_a_cuda_device_reaches_something() -> None:
     assert rates["cuda_bf16_flops"] > 1e9 and rates["cuda_memory_bytes"] > 1e9
 
 
-def test_accelerators_are_found_by_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_used", [True, False])
+def test_accelerators_are_found_without_initializing_cuda(
+    monkeypatch: pytest.MonkeyPatch, is_used: bool
+) -> None:
     class Device:
         name, total_memory = "Fake GPU", 1 << 34
 
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    def properties(number: int) -> type[Device]:
+        assert is_used, "this would initialize CUDA"
+        return Device
+
+    monkeypatch.setattr("torch.backends.cuda.is_built", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: is_used)
     monkeypatch.setitem(sys.modules, "pynvml", None)  # it would name the device that is there
-    monkeypatch.setattr("torch.cuda.get_device_properties", lambda number: Device)
-    assert find_machine().accelerators == (Accelerator("Fake GPU", 1 << 34),)
+    monkeypatch.setattr("torch.cuda.get_device_properties", properties)
+    told = Accelerator("Fake GPU", 1 << 34) if is_used else Accelerator("CUDA device", 0)
+    assert find_machine().accelerators == (told,)
