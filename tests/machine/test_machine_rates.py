@@ -95,7 +95,7 @@ def test_accelerators_are_found_without_initializing_cuda(
         assert is_used, "this would initialize CUDA"
         return Device
 
-    monkeypatch.setattr("torch.backends.cuda.is_built", lambda: True)
+    monkeypatch.setattr("torch.version.cuda", "13.0")
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     monkeypatch.setattr("torch.cuda.is_initialized", lambda: is_used)
     monkeypatch.setitem(sys.modules, "pynvml", None)  # it would name the device that is there

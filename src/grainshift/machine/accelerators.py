@@ -14,7 +14,7 @@ def find_accelerators() -> tuple[Accelerator, ...]:
     """The CUDA devices that torch can use; none on a machine or a torch without CUDA."""
     import torch
 
-    if not torch.backends.cuda.is_built():
+    if torch.version.cuda is None:
         return ()
     return tuple(map(_device, range(torch.cuda.device_count())))
 
@@ -24,9 +24,10 @@ def _device(number: int) -> Accelerator:
 
     if (told := _by_nvml(number)) is not None:
         return told
-    if not torch.cuda.is_initialized():
+    cuda: Any = torch.cuda  # torch leaves parts of it untyped
+    if not cuda.is_initialized():
         return _UNTOLD
-    device = torch.cuda.get_device_properties(number)
+    device = cuda.get_device_properties(number)
     return Accelerator(device.name, int(device.total_memory))
 
 

@@ -12,11 +12,12 @@ from grainshift.bench.recurrence.choosing import choosing
 from grainshift.bench.recurrence.deciding import deciding
 from grainshift.bench.recurrence.effort import Effort, measured_machine
 from grainshift.bench.recurrence.phases import under_load
-from grainshift.bench.recurrence.profiles import stage
 from grainshift.bench.recurrence.summary import summary
 from grainshift.bench.recurrence.switching import switching
 from grainshift.bench.row import Row
-from grainshift.bench.workloads.recurrence import DECIDING, WORKLOADS
+from grainshift.bench.workloads.recurrence import WORKLOADS
+from grainshift.environment import environment
+from grainshift.families.recurrence import Recurrence
 
 __all__ = ["run"]
 
@@ -43,7 +44,7 @@ def run(quick: bool = False, only: str | None = None) -> Iterator[Row]:
     tell("measuring the machine's rates, and building the kernels once")
     effort = Effort(quick, only, measured_machine(again=not quick), tell)
     torch.set_num_threads(effort.cores)  # as many as whoever is measured in another process
-    stage(DECIDING[0])
+    Recurrence(kernels=environment().kernels_folder).compile()
     rows: list[Row] = []
     for part in _PARTS:
         for row in whole(part, effort):

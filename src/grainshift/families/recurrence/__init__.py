@@ -34,7 +34,7 @@ from grainshift.runtime.native import Native, recipe
 
 __all__ = ["FAMILY", "Recurrence"]
 
-_BRIEF_STEPS = 8  # up to here, what Python costs a call is felt
+_BRIEF_STEPS = 32  # up to here, what Python costs a call is felt
 _UNTRAINED = "its training calls, whose Choices are kernels that need a C++ compiler"
 _Shared = WeakKeyDictionary[nn.Module, WeakValueDictionary[str, Any]]
 _Installed = WeakKeyDictionary[nn.Module, WeakValueDictionary[str, nn.RNNBase]]
@@ -72,6 +72,12 @@ class Recurrence:
         """The kernels, if they are there or can be built."""
         native = None if self.kernels is None else _library.native(self.kernels)
         return native if native is not None and native.is_possible else None
+
+    def compile(self) -> None:
+        """Build here and now what `tune` has built while a model runs."""
+        for native in (self.native, self.kernels and _swift.native(self.kernels)):
+            if native:
+                native.build()
 
     def find(self, model: nn.Module) -> tuple[Sequence[Site], Sequence[tuple[str, str]]]:
         """The Sites in a model, and (path, reason) of each place that cannot be one."""
