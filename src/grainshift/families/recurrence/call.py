@@ -132,12 +132,17 @@ def _read_ragged(layer: nn.RNNBase, x: PackedSequence, hx: Any, flat: list[Tenso
     if not ends or sum(rows) != data.shape[0]:  # the kernels would read what is not there
         return None
     state = _read_state(layer, hx, data, rows[0], True)
-    if state is None:
+    if state is None or not _is_order(order, rows[0]):
         return None
     if torch.is_grad_enabled() and next(wanting((data, state, flat)), None) is not None:
         return None  # gradients of rows that end at different steps are PyTorch's
     state = state if hx is None else _in_order(state, order)
     return Call(data, state, None, True, False, x, rows)
+
+
+def _is_order(order: Any, count: int) -> bool:
+    """Whether it can put as many rows in order, and no other number of them."""
+    return order is None or (type(order) is Tensor and order.shape == (count,))
 
 
 def _in_order(state: Any, order: Tensor | None) -> Any:

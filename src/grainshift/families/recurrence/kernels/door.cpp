@@ -83,7 +83,7 @@ bool has_weights(PyObject* flat, PyObject* names, PyObject* parameters, bool gra
   for (Py_ssize_t at = 0; at < count; ++at) {
     PyObject* weight = PyList_GET_ITEM(flat, at);
     if (PyDict_GetItemWithError(parameters, PyList_GET_ITEM(names, at)) != weight) return false;
-    if (!THPVariable_Check(weight) || !is_plain(THPVariable_Unpack(weight), grad)) return false;
+    if (!plain(weight, grad)) return false;
   }
   return true;
 }
