@@ -12,10 +12,9 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn.utils.rnn import PackedSequence
 
-from grainshift.families.recurrence.weights import current
+from grainshift.families.recurrence.weights import current, is_plain
 from grainshift.runtime.training import wanting
 
-_PLAIN = (Tensor, nn.Parameter)
 _FULL_PRECISION = ("none", "ieee")
 
 
@@ -55,11 +54,11 @@ def read(layer: nn.RNNBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
         return None
     x, hx = bound
     flat = current(layer)
-    if not all(map(_is_plain, flat)):
+    if not all(map(is_plain, flat)):
         return None
     if type(x) is PackedSequence:
         return _read_ragged(layer, x, hx, flat)
-    if not _is_plain(x):
+    if not is_plain(x):
         return None
     batched = x.dim() == 3
     if not batched and x.dim() != 2:
@@ -110,20 +109,9 @@ def _is_unusual() -> bool:
     )
 
 
-def _is_plain(value: Any) -> bool:
-    return (
-        type(value) in _PLAIN
-        and value.dtype is torch.float32
-        and value.is_cpu
-        and value.layout is torch.strided
-        and not value.is_neg()  # a kernel would read the numbers without their lazy sign
-        and not value._is_zerotensor()
-    )
-
-
 def _read_ragged(layer: nn.RNNBase, x: PackedSequence, hx: Any, flat: list[Tensor]) -> Call | None:
     data, sizes, order, _ = x
-    if not _is_plain(data) or data.dim() != 2 or data.shape[1] != layer.input_size:
+    if not is_plain(data) or data.dim() != 2 or data.shape[1] != layer.input_size:
         return None
     if type(sizes) is not Tensor or sizes.dtype is not torch.int64 or not sizes.is_cpu:
         return None
@@ -165,7 +153,7 @@ def _read_state(layer: nn.RNNBase, hx: Any, x: Tensor, batch: int, batched: bool
     if lstm and (type(hx) is not tuple or len(hx) != 2):
         return None
     parts = hx if lstm else (hx,)
-    if not all(_is_plain(part) for part in parts):
+    if not all(is_plain(part) for part in parts):
         return None
     if not batched:
         if any(part.dim() != 2 for part in parts):
