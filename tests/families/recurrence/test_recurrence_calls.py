@@ -149,6 +149,26 @@ def _subclass(layer: nn.RNNBase, x: Tensor) -> Any:
         return layer(x.as_subclass(Own))[0].as_subclass(Tensor)
 
 
+class _Watched(nn.Parameter):
+    """A weight that wants to see every function it goes through."""
+
+    calls = 0
+
+    @classmethod
+    def __torch_function__(cls, *args: Any, **kwargs: Any) -> Any:
+        cls.calls += 1
+        return super().__torch_function__(*args, **kwargs)
+
+
+def _watched_weight(layer: nn.RNNBase, x: Tensor) -> Any:
+    layer.weight_hh_l0 = _Watched(layer.weight_hh_l0.data)
+    _Watched.calls = 0
+    with torch.no_grad():
+        answer = layer(x)
+    assert _Watched.calls
+    return torch.tensor(answer[0].tolist())
+
+
 def _lazy_sign(layer: nn.RNNBase, x: Tensor) -> Any:
     with torch.no_grad():
         return layer(torch._neg_view(x))
@@ -177,6 +197,7 @@ UNUSUAL = [
     _deterministic,
     _double,
     _subclass,
+    _watched_weight,
     _lazy_sign,
     _lazy_sign_of_state,
     _changed_layer,

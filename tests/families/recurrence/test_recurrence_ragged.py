@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from grainshift.core.forecast import Limits
 from grainshift.families.recurrence import Recurrence
+from grainshift.families.recurrence.call import read
 from grainshift.families.recurrence.choice import STOCK, rolled, unrolled
 
 BUCKET = "B8.T16.ragged"
@@ -95,3 +96,18 @@ def test_changed_weights_are_seen(swift: Recurrence) -> None:
         layer.weight_hh_l0.mul_(3.0)
         layer.weight_ih_l0.data[0] += 0.5
         same(layer(x), nn.LSTM.forward(layer, x))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("order", [[0], [0, 1, 2, 0], [[0, 1, 2]], 1], ids=str)
+def test_an_order_of_other_rows_is_left_to_pytorch(kind: Any, order: Any) -> None:
+    layer, h = kind(4, 6), torch.randn(1, 3, 6)
+    state = (h, h) if kind is nn.LSTM else h
+    data, rows = torch.randn(6, 4), torch.tensor([3, 3])
+    back = torch.arange(3)
+    whole, part = (
+        PackedSequence(data, rows, torch.tensor(places), back) for places in ([2, 0, 1], order)
+    )
+    with torch.no_grad():
+        assert read(layer, (whole, state), {}) is not None
+        assert read(layer, (part, state), {}) is None  # PyTorch's layers may crash on it

@@ -420,6 +420,20 @@ def test_a_turned_matrix_is_used_again_and_written_over_only_where_nobody_reads_
     assert third.data_ptr() == place and third.max() == 3.0
 
 
+@pytest.mark.parametrize("change", [nn.Module.double, nn.Module.half])
+@pytest.mark.parametrize("kind", [nn.GRU, nn.RNN])
+def test_the_way_back_reads_the_weights_of_the_way_there(
+    tuned: Tuned, kind: Any, change: Callable[[nn.Module], Any]
+) -> None:
+    layer, twin, _ = tuned(kind)
+    x, found = torch.randn(5, 2, 6).requires_grad_(), []
+    for one in (layer, twin):
+        out = one(x)[0].sum()
+        change(one)
+        found.append(torch.autograd.grad(out, x))
+    assert error_ratio(*found) <= WITHIN
+
+
 def test_panels_are_packed_over_only_where_nobody_runs_them(kernels: Recurrence) -> None:
     layer = nn.GRU(6, 8)
     assert kernels.native is not None

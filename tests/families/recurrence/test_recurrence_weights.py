@@ -78,6 +78,10 @@ def _transposed(layer: nn.RNNBase) -> None:
     layer.weight_hh_l0 = nn.Parameter(layer.weight_hh_l0.detach().t().contiguous().t().neg())
 
 
+def _data_strides(layer: nn.RNNBase) -> None:
+    layer.bias_hh_l0.data = layer.bias_hh_l0.data[:1].expand(layer.bias_hh_l0.shape)
+
+
 UPDATES: list[Callable[[Any], None]] = [
     _in_place,
     _optimizer,
@@ -92,6 +96,7 @@ UPDATES: list[Callable[[Any], None]] = [
     _bias,
     _there_and_back,
     _transposed,
+    _data_strides,
 ]
 
 
@@ -195,6 +200,51 @@ def test_a_choice_runs_on_the_layer_it_was_installed_in_though_another_took_its_
     with torch.no_grad():
         start = torch.zeros(1, 2, 8)
         assert error_ratio(runner(family, model, choice)(x, start), model[0](x)) < 1e-4
+
+
+def _other_size(layer: nn.RNNBase) -> None:
+    layer.weight_ih_l0.data = torch.zeros(1)
+
+
+def _no_bias(layer: nn.RNNBase) -> None:
+    layer.bias_ih_l0.data = torch.zeros(0)
+
+
+def _as_double(layer: nn.RNNBase) -> None:
+    layer.double()
+
+
+def _nowhere(layer: nn.RNNBase) -> None:
+    layer.to("meta")
+
+
+@pytest.mark.parametrize("change", [_other_size, _no_bias, _as_double, _nowhere])
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_that_are_not_the_layers_are_never_read(
+    swift: Recurrence, kind: Any, change: Any
+) -> None:
+    layer, x, h = kind(6, 8), torch.randn(1, 1, 6), torch.zeros(1, 1, 8)
+    (site,), _ = swift.find(layer)
+    run = runner(swift, layer, rolled())
+    state = (h, h) if kind is nn.LSTM else h
+    run(x, state)
+    change(layer)  # as another thread may do between a call's reading and its run
+    with pytest.raises(ValueError, match="weights"):
+        run(x, state)
+    with pytest.raises(ValueError, match="weights"):  # and before a Choice is built
+        swift.build(layer, site, "B1.T1", unrolled(4), "")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_deleted_under_a_call_end_it_without_a_crash(swift: Recurrence, kind: Any) -> None:
+    layer, x, h = kind(6, 8), torch.randn(1, 1, 6), torch.zeros(1, 1, 8)
+    run = runner(swift, layer, rolled())
+    state = (h, h) if kind is nn.LSTM else h
+    run(x, state)
+    layer._flat_weights[0] = None  # what PyTorch writes where a parameter is gone
+    del layer._parameters["weight_ih_l0"]
+    with pytest.raises(AttributeError):
+        run(x, state)
 
 
 AT_EXIT = """

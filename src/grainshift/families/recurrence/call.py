@@ -12,10 +12,9 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn.utils.rnn import PackedSequence
 
-from grainshift.families.recurrence.weights import current
+from grainshift.families.recurrence.weights import current, is_plain
 from grainshift.runtime.training import wanting
 
-_PLAIN = (Tensor, nn.Parameter)
 _FULL_PRECISION = ("none", "ieee")
 
 
@@ -55,11 +54,11 @@ def read(layer: nn.RNNBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
         return None
     x, hx = bound
     flat = current(layer)
-    if not all(map(_is_plain, flat)):
+    if not all(map(is_plain, flat)):
         return None
     if type(x) is PackedSequence:
         return _read_ragged(layer, x, hx, flat)
-    if not _is_plain(x):
+    if not is_plain(x):
         return None
     batched = x.dim() == 3
     if not batched and x.dim() != 2:
@@ -110,20 +109,9 @@ def _is_unusual() -> bool:
     )
 
 
-def _is_plain(value: Any) -> bool:
-    return (
-        type(value) in _PLAIN
-        and value.dtype is torch.float32
-        and value.is_cpu
-        and value.layout is torch.strided
-        and not value.is_neg()  # a kernel would read the numbers without their lazy sign
-        and not value._is_zerotensor()
-    )
-
-
 def _read_ragged(layer: nn.RNNBase, x: PackedSequence, hx: Any, flat: list[Tensor]) -> Call | None:
     data, sizes, order, _ = x
-    if not _is_plain(data) or data.dim() != 2 or data.shape[1] != layer.input_size:
+    if not is_plain(data) or data.dim() != 2 or data.shape[1] != layer.input_size:
         return None
     if type(sizes) is not Tensor or sizes.dtype is not torch.int64 or not sizes.is_cpu:
         return None
@@ -132,12 +120,17 @@ def _read_ragged(layer: nn.RNNBase, x: PackedSequence, hx: Any, flat: list[Tenso
     if not ends or sum(rows) != data.shape[0]:  # the kernels would read what is not there
         return None
     state = _read_state(layer, hx, data, rows[0], True)
-    if state is None:
+    if state is None or not _is_order(order, rows[0]):
         return None
     if torch.is_grad_enabled() and next(wanting((data, state, flat)), None) is not None:
         return None  # gradients of rows that end at different steps are PyTorch's
     state = state if hx is None else _in_order(state, order)
     return Call(data, state, None, True, False, x, rows)
+
+
+def _is_order(order: Any, count: int) -> bool:
+    """Whether it can put as many rows in order, and no other number of them."""
+    return order is None or (type(order) is Tensor and order.shape == (count,))
 
 
 def _in_order(state: Any, order: Tensor | None) -> Any:
@@ -160,7 +153,7 @@ def _read_state(layer: nn.RNNBase, hx: Any, x: Tensor, batch: int, batched: bool
     if lstm and (type(hx) is not tuple or len(hx) != 2):
         return None
     parts = hx if lstm else (hx,)
-    if not all(_is_plain(part) for part in parts):
+    if not all(is_plain(part) for part in parts):
         return None
     if not batched:
         if any(part.dim() != 2 for part in parts):

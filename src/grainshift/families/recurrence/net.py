@@ -15,11 +15,10 @@ from torch import Tensor, nn
 
 from grainshift.families.recurrence.find import shape_of
 from grainshift.families.recurrence.library import KINDS, PRECISIONS, Library
-from grainshift.families.recurrence.weights import current, grouped
+from grainshift.families.recurrence.weights import current, grouped, is_plain
 
-_Stamp = tuple[int, int]
+_Stamp = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 _numbers = itertools.count(1)
-_OWN_REFERENCES = 2  # the variable that asks, and the question's argument
 
 
 class Packed(NamedTuple):
@@ -83,25 +82,57 @@ class Net:
 
         The memory of a packing that nobody runs is used again: a training step packs anew.
         """
-        old, self.kept = self.kept, None  # from here on nobody else can come to hold it
         flat = current(self._layer)
+        _check(flat, self._layer)
+        old, self.kept = self.kept, None  # from here on nobody else can come to hold it
         stamps = stamps_of(flat)
         views = tuple(weight.detach().contiguous() for weight in flat)
-        if old is not None and sys.getrefcount(old) <= _OWN_REFERENCES:
+        if old is not None and sys.getrefcount(old) <= OWN_REFERENCES:
             panels = old.panels
         else:
             panels = _Panels(self._library, self._layer, self._precision)
         for number, group in enumerate(grouped(list(views), self._layer.bias)):
             addresses = [0 if part is None else part.data_ptr() for part in group]
             self._library.pack(panels.address, number, *addresses)
-        numbers = [panels.address, len(stamps), *itertools.chain.from_iterable(stamps)]
-        told = struct.pack(f"{len(numbers)}q", *numbers)
+        told = _tell(panels.address, stamps)
         self.kept = packed = Packed(next(_numbers), panels, stamps, views, told)
         return packed
 
 
 def stamps_of(flat: list[Tensor]) -> tuple[_Stamp, ...]:
-    """Where each weight lies, and how often it was written to."""
+    """Where each weight lies, how often it was written to, its sizes and strides."""
     return tuple(
-        [(weight.data_ptr(), -1 if weight.is_inference() else weight._version) for weight in flat]
+        [
+            (
+                weight.data_ptr(),
+                -1 if weight.is_inference() else weight._version,
+                weight.shape,
+                weight.stride(),
+            )
+            for weight in flat
+        ]
     )
+
+
+def _tell(address: int, stamps: tuple[_Stamp, ...]) -> bytes:
+    """A packing as the door reads it."""
+    numbers = [address, len(stamps)]
+    for place, version, sizes, strides in stamps:
+        numbers += (place, version, len(sizes), *sizes, *strides)
+    return struct.pack(f"{len(numbers)}q", *numbers)
+
+
+def _check(flat: list[Tensor], layer: nn.RNNBase) -> None:
+    """Refuse weights that the kernels would read past the end of."""
+    sizes = tuple(tuple(weight.shape) for weight in flat if is_plain(weight))
+    if sizes != shape_of(layer).weight_sizes:
+        raise ValueError("the layer's weights are not fp32 tensors of its own sizes on the CPU")
+
+
+def _references_of_one() -> int:
+    only = object()
+    return sys.getrefcount(only)
+
+
+OWN_REFERENCES = _references_of_one()
+"""What `sys.getrefcount` says of what one variable holds: fewer from Python 3.14 on."""

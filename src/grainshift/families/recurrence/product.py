@@ -61,8 +61,8 @@ class PackedProduct:
 
     def __init__(self, weights: Weights, bias: Tensor | None, pair: tuple[Tensor, Tensor]) -> None:
         self._into, self._recurrent = pair
-        self._bias = bias
-        self._bias_recurrent = weights.bias_recurrent
+        self._bias = _dense(bias)
+        self._bias_recurrent = _dense(weights.bias_recurrent)
         self._linear = torch.ops.mkldnn._linear_pointwise.default
 
     def project(self, x_NI: Tensor) -> Tensor:
@@ -78,3 +78,8 @@ class PackedProduct:
     def recurrent(self, h_BH: Tensor, out_BG: Tensor) -> None:
         """Write the recurrent product and its bias into `out`."""
         out_BG.copy_(self._linear(h_BH, self._recurrent, self._bias_recurrent, "none", [], ""))
+
+
+def _dense(bias: Tensor | None) -> Tensor | None:
+    """A bias as oneDNN's operator reads it: whatever its strides, one number after the other."""
+    return None if bias is None else bias.contiguous()

@@ -80,6 +80,15 @@ class Shape:
         return self.projected or self.hidden
 
     @property
+    def weight_sizes(self) -> tuple[tuple[int, ...], ...]:
+        """The sizes of all weights, in PyTorch's flat order."""
+        rows = self.gates * self.hidden
+        rest = ((rows,),) * 2 * self.bias + ((self.projected, self.hidden),) * bool(self.projected)
+        sweeps = (number // self.directions for number in range(self.sweeps))
+        matrices = (((rows, self.inputs_of(layer)), (rows, self.outputs)) for layer in sweeps)
+        return tuple(size for pair in matrices for size in (*pair, *rest))
+
+    @property
     def input_matrix_bytes(self) -> int:
         """The input matrices of all sweeps."""
         return self.directions * sum(self.input_bytes(layer) for layer in range(self.layers))

@@ -20,12 +20,11 @@ from grainshift.families.recurrence.find import shape_of
 from grainshift.families.recurrence.gradients import Gradients
 from grainshift.families.recurrence.kernel import runner
 from grainshift.families.recurrence.library import KINDS, Library
-from grainshift.families.recurrence.net import Net
+from grainshift.families.recurrence.net import OWN_REFERENCES, Net
 from grainshift.families.recurrence.shape import Shape
 from grainshift.families.recurrence.weights import Weights, current, grouped
 
 Grads = tuple[Tensor | None, ...]
-_OWN_REFERENCES = 2  # the variable that asks, and the question's argument
 
 
 def build(
@@ -88,7 +87,7 @@ class Turned:
         if kept is not None:
             turned = kept[1]
             del kept
-            if sys.getrefcount(turned) <= _OWN_REFERENCES:
+            if sys.getrefcount(turned) <= OWN_REFERENCES:
                 return turned
         return weights[0].recurrent.new_empty(len(weights), self._floats)
 
@@ -187,15 +186,16 @@ class _Node(torch.autograd.Function):
         ran, ctx.number, after = trainer.forwards(x, h, c)
         ctx.trainer, ctx.seen = trainer, ran.y.detach()
         ctx.version = ctx.seen._version
-        ctx.save_for_backward(x, h, c, *flat, ran.y.data, ran.between, ran.kept)
+        inputs = (x, h, c, *flat)
+        ctx.save_for_backward(*inputs, *map(_alias, inputs), ran.y.data, ran.between, ran.kept)
         ctx.set_materialize_grads(False)
         return (ran.y, after) if c is None else (ran.y, *after)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         trainer: _Trainer = ctx.trainer
-        *inputs, y, between, kept = ctx.saved_tensors
-        x, h, c, *flat = inputs
+        *both, y, between, kept = ctx.saved_tensors
+        inputs, (x, h, c, *flat) = both[: len(both) // 2], both[len(both) // 2 :]
         if torch.is_grad_enabled() or ctx.seen._version != ctx.version:
             return None, *trainer.reference(inputs, grads)
         ran = Ran(x, h.contiguous(), None if c is None else c.contiguous(), y, between, kept)
@@ -205,6 +205,11 @@ class _Node(torch.autograd.Function):
             trainer.faults.append(fault)
             return None, *trainer.reference(inputs, grads)
         return None, *found
+
+
+def _alias(value: Tensor | None) -> Tensor | None:
+    """The same numbers, which stay though `layer.double()` puts others into the parameter."""
+    return None if value is None else value.detach()
 
 
 def _begin(grad: Tensor | None, like: Tensor) -> Tensor:

@@ -7,12 +7,13 @@ in-place updates, optimizers and `load_state_dict` move the counter and are alwa
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 _SAMPLES = 509
+_PLAIN = (Tensor, nn.Parameter)
 _Packs = tuple[tuple[Tensor, Tensor], ...]
 
 
@@ -35,6 +36,18 @@ def current(layer: nn.RNNBase) -> list[Tensor]:
             layer._update_flat_weights()
             return layer._flat_weights  # type: ignore[return-value]
     return flat
+
+
+def is_plain(value: Any) -> bool:
+    """Is this a tensor whose numbers lie in memory as fp32, with nothing said beside them?"""
+    return (
+        type(value) in _PLAIN
+        and value.dtype is torch.float32
+        and value.is_cpu
+        and value.layout is torch.strided
+        and not value.is_neg()  # a kernel would read the numbers without their lazy sign
+        and not value._is_zerotensor()
+    )
 
 
 def grouped(flat: list[Tensor], bias: bool, projected: bool = False) -> tuple[Weights, ...]:

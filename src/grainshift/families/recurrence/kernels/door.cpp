@@ -17,13 +17,12 @@ namespace {
 
 using at::Tensor;
 
-// What a packing was made of, as net.py lays it out; stamps of all weights follow.
+// What a packing was made of, as net.py lays it out. Of each weight in turn, `stamps` has its
+// address, version, dimensions, sizes and strides.
 struct Packing {
   const Net* net;
   int64_t weights;
-  struct {
-    int64_t address, version;
-  } stamps[];
+  int64_t stamps[];
 };
 
 // What a Choice does, as kernel.py lays it out.
@@ -83,7 +82,7 @@ bool has_weights(PyObject* flat, PyObject* names, PyObject* parameters, bool gra
   for (Py_ssize_t at = 0; at < count; ++at) {
     PyObject* weight = PyList_GET_ITEM(flat, at);
     if (PyDict_GetItemWithError(parameters, PyList_GET_ITEM(names, at)) != weight) return false;
-    if (!THPVariable_Check(weight) || !is_plain(THPVariable_Unpack(weight), grad)) return false;
+    if (!plain(weight, grad)) return false;
   }
   return true;
 }
@@ -139,14 +138,22 @@ PyObject* read(PyObject*, PyObject* const* given, Py_ssize_t count) {
                        static_cast<long long>(rows));
 }
 
+// Whether a weight is what it was when it was packed; `then` goes on to the next one's stamp.
+bool is_as(const Tensor& weight, const int64_t*& then) {
+  const int64_t address = *then++, version = *then++, dimensions = *then++;
+  const at::IntArrayRef sizes(then, dimensions), strides(then + dimensions, dimensions);
+  then += 2 * dimensions;
+  return reinterpret_cast<int64_t>(weight.data_ptr()) == address &&
+         (weight.is_inference() ? -1 : static_cast<int64_t>(weight._version())) == version &&
+         weight.sizes() == sizes && weight.strides() == strides;
+}
+
 bool is_fresh(const Packing& packing, PyObject* flat) {
   if (PyList_GET_SIZE(flat) != packing.weights) return false;
+  const int64_t* then = packing.stamps;
   for (int64_t at = 0; at < packing.weights; ++at) {
-    const Tensor& weight = THPVariable_Unpack(PyList_GET_ITEM(flat, at));
-    const auto& then = packing.stamps[at];
-    const int64_t version = weight.is_inference() ? -1 : weight._version();
-    if (reinterpret_cast<int64_t>(weight.data_ptr()) != then.address || version != then.version)
-      return false;
+    PyObject* weight = PyList_GET_ITEM(flat, at);  // another thread may have deleted it
+    if (!THPVariable_Check(weight) || !is_as(THPVariable_Unpack(weight), then)) return false;
   }
   return true;
 }

@@ -25,7 +25,8 @@ struct Outer {
   const Pool* pool;
 };
 
-constexpr int OUTER_WIDTH = 2, OUTER_ROWS = REGISTERS >= 32 ? 8 : 4;
+constexpr int OUTER_WIDTH = 2, OUTER_ROWS = std::min(LANES, REGISTERS >= 32 ? 8 : 4);
+static_assert(LANES % OUTER_ROWS == 0, "a strip is LANES rows");
 constexpr int OUTER_COLUMNS = OUTER_WIDTH * LANES;
 constexpr int64_t OUTER_COUNT = 256, OUTER_FLOATS = 1 << 17;  // of one packed block of `right`
 
