@@ -113,7 +113,7 @@ def test_kernels_are_offered_where_they_can_be_built(kernels: Recurrence) -> Non
     offered = kernels.offer(site, "B1.T128", Limits())
     names = [str(choice) for choice in offered]
     assert names[:3] == ["stock", "rolled", "unrolled(2)"]
-    assert {"hybrid(8)", "unrolled(32, solo)", "unrolled(8, wave)"} <= set(names)
+    assert {"hybrid(8)", "unrolled(32)", "unrolled(16, solo)", "unrolled(4, wave)"} <= set(names)
     assert len(set(offered)) == len(offered)
     assert all(choice.exactness is not Exactness.LOWER for choice in offered)
     lower = kernels.offer(site, "B1.T128", Limits(error_ratio=0.01))
