@@ -33,6 +33,7 @@ HOSTILE: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
     ((torch.ones(5, 2, 6, dtype=torch.int64),), {}),
     ((torch.randn(5, 2, 6).to_sparse(),), {}),
     ((torch.randn(5, 2, 6, device="meta"),), {}),
+    ((torch.nested.nested_tensor([torch.randn(4, 6), torch.randn(5, 6)]),), {}),
     ((torch.randn(5, 2, 6), torch.randn(1, 3, 8)), {}),
     ((torch.randn(5, 2, 6), torch.randn(2, 8)), {}),
     ((torch.randn(5, 6), torch.randn(1, 1, 8)), {}),
@@ -169,6 +170,17 @@ def _watched_weight(layer: nn.RNNBase, x: Tensor) -> Any:
     return torch.tensor(answer[0].tolist())
 
 
+class _Silent(nn.RNNBase):
+    def forward(self, x: Tensor) -> Any:
+        return x * 0, None
+
+
+def _other_class(layer: nn.RNNBase, x: Tensor) -> Any:
+    layer.__class__ = _Silent
+    with torch.no_grad():
+        return layer(x)[0]
+
+
 def _lazy_sign(layer: nn.RNNBase, x: Tensor) -> Any:
     with torch.no_grad():
         return layer(torch._neg_view(x))
@@ -198,6 +210,7 @@ UNUSUAL = [
     _double,
     _subclass,
     _watched_weight,
+    _other_class,
     _lazy_sign,
     _lazy_sign_of_state,
     _changed_layer,

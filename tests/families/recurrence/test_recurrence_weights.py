@@ -3,6 +3,7 @@ import gc
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -245,6 +246,32 @@ def test_weights_deleted_under_a_call_end_it_without_a_crash(swift: Recurrence, 
     del layer._parameters["weight_ih_l0"]
     with pytest.raises(AttributeError):
         run(x, state)
+
+
+MEMORY = """
+import resource, sys
+from pathlib import Path
+import torch
+from torch import nn
+from grainshift.families.recurrence import Recurrence
+from grainshift.families.recurrence.choice import unrolled
+torch.set_grad_enabled(False)
+family, layer = Recurrence(kernels=Path(sys.argv[1])), nn.RNN(1, 64, num_layers=2)
+(site,), _ = family.find(layer)
+run = family.build(layer, site, "B256.T2000", unrolled(4, "solo"), "").run
+held = lambda: int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+run(torch.zeros(2, 1, 1), torch.zeros(2, 1, 64))
+before_bytes = held()
+run(torch.zeros(2000, 256, 1), torch.zeros(2, 256, 64))
+print((held() - before_bytes) >> 20)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="Linux tells what is held")
+def test_the_scratch_of_a_large_call_is_given_back(kernels: Recurrence) -> None:
+    script = [sys.executable, "-c", MEMORY, str(kernels.kernels)]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=120, check=True)
+    assert int(done.stdout) < 50  # of the 125 MiB that went from layer to layer
 
 
 AT_EXIT = """

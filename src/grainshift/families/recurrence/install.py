@@ -87,11 +87,12 @@ class _Entry:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         layer, swift = self._layer, self._entrance.read
-        if swift is not None and not kwargs and not torch.compiler.is_compiling():
+        is_own = type(layer) is self._kind
+        if swift is not None and is_own and not kwargs and not torch.compiler.is_compiling():
             told = swift(args)
             if told is not None:
                 return self._brief(*told)
-        call = read(layer, args, kwargs) if type(layer) is self._kind else None
+        call = read(layer, args, kwargs) if is_own else None
         if call is None or self._facts != _facts(layer):
             return self._pass(args, kwargs)
         if call.flat is not None:

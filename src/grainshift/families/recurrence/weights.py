@@ -45,6 +45,7 @@ def is_plain(value: Any) -> bool:
         and value.dtype is torch.float32
         and value.is_cpu
         and value.layout is torch.strided
+        and not value.is_nested
         and not value.is_neg()  # a kernel would read the numbers without their lazy sign
         and not value._is_zerotensor()
     )

@@ -8,7 +8,9 @@
 namespace {
 
 constexpr int MOST_ROWS = 8;
-// Memory that a thread keeps from call to call and that only grows; null when there is none left.
+constexpr int64_t MOST_KEPT_BYTES = 32 << 20;
+
+// Memory that a thread keeps from call to call, unless it is much; null when there is none left.
 class Scratch {
  public:
   ~Scratch() { std::free(memory_); }
@@ -20,6 +22,11 @@ class Scratch {
       if (!memory_) size_ = 0;
     }
     return memory_;
+  }
+  void give_back() {
+    if (size_ <= MOST_KEPT_BYTES) return;
+    std::free(memory_);
+    memory_ = nullptr, size_ = 0;
   }
 
  private:
@@ -284,6 +291,7 @@ void take_part(Job& job, int id, int threads) {
     base += job.call.steps;
     if (sweep < total) await(job.progress, 0, threads, base);
   }
+  scratch.give_back();
 }
 
 void body(void* data) {
@@ -357,6 +365,7 @@ int gs_run(const Call* given) {
     take_part(job, 0, 1);
   else
     call.pool->parallel(body, &job, static_cast<unsigned>(threads), 0);
+  between.give_back();
   return RAN;
 }
 
