@@ -63,3 +63,8 @@ def test_the_promise_on_many_seeds(name: str, policy: str) -> None:
     seeds = range(100, 130 if policy == "bandit" else 108)
     told = [simulate(name, policy, seed) for seed in seeds]
     assert [one for one in told if one.overrun > one.trial or one.wrong] == []
+
+
+def test_what_failing_choices_took_is_spent_from_the_budget() -> None:
+    outcome = simulate("faulty", "bandit", 119)  # several of them fail, one after the other
+    assert outcome.overrun <= outcome.trial

@@ -102,11 +102,15 @@ class Compared(CaseEvent):
 
 @dataclass(frozen=True, slots=True)
 class Failed(CaseEvent):
-    """A Choice could not be built or run: `kind` is build, exception, memory or wrong."""
+    """A Choice could not be built or run: `kind` is build, exception, memory or wrong.
+
+    `seconds` is what the run took until it failed; the caller waited for it.
+    """
 
     arm: int
     kind: str
     reason: str
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

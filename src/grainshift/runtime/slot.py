@@ -23,6 +23,7 @@ from grainshift.runtime.training import GATE_S, Watch, run_with_gradients
 
 Run = Callable[..., Any]
 _Card = tuple[int, int, int]  # arm, trial, block
+_Told = tuple[str, str, float]  # of a fault: its kind, its words, the seconds that it took
 _Look = Callable[[Run, tuple[Any, ...]], tuple[Any, Any]]
 RING = 256
 _MASK = RING - 1
@@ -35,12 +36,16 @@ _MOST_SKIPPED = 16
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A Choice raised where the baseline did not; the caller got the baseline's answer."""
+    """A Choice raised where the baseline did not; the caller got the baseline's answer.
+
+    `seconds` went by until it raised.
+    """
 
     bucket: str
     arm: int
     kind: str
     reason: str
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +142,7 @@ class Slot:
         except Exception as fault:
             if not arm:
                 raise
-            told = _tell(fault)
+            told = (*_tell(fault), clock() - start)
         else:
             seconds = clock() - start
             number = next(lane.counter)
@@ -159,13 +164,13 @@ class Slot:
                 return self._dealt(lane, card, work, args, run_with_gradients)
         else:
             arm, run = lane.live if lane.pick is None else self._picked(lane, *lane.live)
-        watch = self._watch(lane, card, arm, work)
+        watch, start = self._watch(lane, card, arm, work), self._clock()
         try:
             return run(*args) if watch is None else watch.run(run, args)
         except Exception as fault:
             if not arm:
                 raise
-            told = _tell(fault)
+            told = (*_tell(fault), self._clock() - start)
         return self._rescue(lane, arm, told, args)
 
     def _watch(self, lane: _Lane, card: _Card | None, arm: int, work: float) -> Watch | None:
@@ -240,7 +245,7 @@ class Slot:
         except Exception as fault:
             if not arm:
                 raise
-            told = _tell(fault)
+            told = (*_tell(fault), self._clock() - start)
         else:
             seconds = self._clock() - start
             lane.tried.append(Reading(arm, seconds, work, trial, block))
@@ -279,20 +284,20 @@ class Slot:
             end = self._clock()
             error = relative_error(seen, wanted)
         except Exception as fault:  # noqa: BLE001 - a fault of a Choice turns into a revert
-            self._report(lane, arm, _tell(fault))
+            self._report(lane, arm, (*_tell(fault), self._clock() - between))
             return reference
         self.comparisons.append(
             Comparison(lane.bucket, arm, error, end - between, between - start, work)
         )
         return reference
 
-    def _rescue(self, lane: _Lane, arm: int, told: tuple[str, str], args: tuple[Any, ...]) -> Any:
+    def _rescue(self, lane: _Lane, arm: int, told: _Told, args: tuple[Any, ...]) -> Any:
         """Answer by the baseline. If that fails too, the input is at fault, not the Choice."""
         out = self._baseline(*args)
         self._report(lane, arm, told)
         return out
 
-    def _report(self, lane: _Lane, arm: int, told: tuple[str, str]) -> None:
+    def _report(self, lane: _Lane, arm: int, told: _Told) -> None:
         lane.pick = None
         if lane.live[0] == arm:
             lane.live = (0, self._baseline)

@@ -201,7 +201,9 @@ class Driver:
                         "an actor failed and picks no more", RuntimeError(fault.reason)
                     )
                 self._queue.append(
-                    Failed(at_s, key, fault.bucket, fault.arm, fault.kind, fault.reason)
+                    Failed(
+                        at_s, key, fault.bucket, fault.arm, fault.kind, fault.reason, fault.seconds
+                    )
                 )
             while slot.trips:
                 bucket, arm = slot.trips.popleft()

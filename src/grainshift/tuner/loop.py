@@ -131,6 +131,10 @@ def _fail(state: State, event: Failed) -> Outcome:
     choice = failed_in.arms[event.arm].offer.choice
     name = (*_name(failed_in.site), str(choice))
     state = replace(state, quarantine=state.quarantine | {name})
+    if is_amount(event.seconds):
+        ledger = rules.spend(failed_in.ledger, event.seconds)
+        ledger = replace(ledger, ran_s=ledger.ran_s + event.seconds)
+        state = _put(state, replace(failed_in, ledger=ledger))
     out: list[AnyInstruction] = []
     for case in tuple(state.cases.values()):
         if case.site.key == event.site_key:

@@ -102,6 +102,8 @@ def _begin_trial(state: State, case: Case, number: int, ratio: float) -> Step:
 
 def _deal(state: State, case: Case, trial: Trial, wanted: int, out: Said) -> Case:
     """Deal as many further blocks as the budget holds; none when it holds none."""
+    if not math.isfinite(case.call_s):  # the level moved: the baseline is to be measured first
+        return case
     block_s = 2.0 * max(_likely_ratio(case, trial) * case.call_s - case.live_s, 0.0)
     budget_s = max(rules.budget_s(state, case), 0.0)
     most = int(budget_s / block_s) if block_s > 0.0 else wanted
