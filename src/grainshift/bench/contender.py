@@ -7,7 +7,7 @@ nothing of what a peer does.
 import importlib
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -20,6 +20,7 @@ from grainshift.bench.mode import Mode, first_answer, plain
 from grainshift.bench.peer import Inputs, Peer, PeerUnavailable, Run
 
 READING_S = 200e-6
+_QUIET_S, _WARM_S = 0.012, 0.004
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +110,21 @@ def _serve(pipe: Connection, workload: Workload, peer: Peer, threads: int) -> No
         turn = timed(run, time.perf_counter, calls)
         while True:
             readings = pipe.recv()
-            run()  # the caches and threads were another contender's until now
+            _warm(run)
             pipe.send((True, turn(readings)))
+
+
+def _warm(run: Callable[[], Any]) -> None:
+    """Begin a turn: the cores, caches and threads were another contender's until now.
+
+    Thread pools spin for some milliseconds after their last work (OpenMP's, ONNX Runtime's), in
+    everybody's way; whoever comes next waits until they sleep, and wakes its own.
+    """
+    time.sleep(_QUIET_S)
+    end_s = time.perf_counter() + _WARM_S
+    run()
+    while time.perf_counter() < end_s:
+        run()
 
 
 def _silence() -> None:

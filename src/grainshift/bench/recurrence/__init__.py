@@ -22,14 +22,14 @@ from grainshift.families.recurrence import Recurrence
 __all__ = ["run"]
 
 _PARTS: tuple[Callable[[Effort], Iterator[Row]], ...] = (
-    sequences,
+    switching,
+    deciding,
     streams,
     bf16,
     training,
     choosing,
     under_load,
-    switching,
-    deciding,
+    sequences,
 )
 
 
