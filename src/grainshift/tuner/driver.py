@@ -187,7 +187,7 @@ class Driver:
         figures = condition_state(self._conditions)
         for place in list(self._places.values()):
             for pick in place.picks.values():
-                pick.state[-len(figures) :] = figures
+                pick.sense(figures)
 
     def _gather(self, at_s: float) -> None:
         for key, place in list(self._places.items()):  # others attach and detach meanwhile

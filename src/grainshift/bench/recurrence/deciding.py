@@ -10,9 +10,10 @@ from grainshift.bench.recurrence.effort import Effort
 from grainshift.bench.recurrence.profiles import Stage, stage
 from grainshift.bench.row import Row
 from grainshift.bench.workloads.recurrence import DECIDING
-from grainshift.core.conditions import Conditions
+from grainshift.core.conditions import Conditions, condition_state
 from grainshift.core.policy import Actor
 from grainshift.core.proposal import state_of
+from grainshift.core.settings import Settings
 from grainshift.policies import make_policy
 from grainshift.runtime.slot import Slot
 from grainshift.tuner.picks import Pick
@@ -27,12 +28,16 @@ _WARM_CALLS = 8  # before them no sequence is cut
 class _Timed:
     """A Pick whose every answer is timed, where it is asked."""
 
-    def __init__(self, pick: Callable[[], int]) -> None:
+    def __init__(self, pick: Pick) -> None:
         self._pick = pick
+        self._sensed_s = 0.0
         self.seconds: list[float] = []
 
     def __call__(self) -> int:
         start_s = time.perf_counter()
+        if start_s - self._sensed_s > Settings().sense_s:  # as often as Conditions are sampled
+            self._pick.sense(condition_state(Conditions(start_s)))
+            self._sensed_s = start_s
         arm = self._pick()
         self.seconds.append(time.perf_counter() - start_s)
         return arm
