@@ -42,7 +42,7 @@ def test_fifty_thousand_readings_leave_the_state_as_small() -> None:
 @pytest.mark.slow
 def test_ten_million_readings_leave_memory_flat() -> None:
     """Ten million runs through the Slot's ring, the driver and the loop, on a simulated clock."""
-    settings = Settings(seed=1, backoff=1.0)  # it never tires of trying
+    settings = Settings(seed=1, backoff=1.0, retry_calls=500)  # it never tires of trying
     run = Simulation(
         resonant(1), make_policy("bandit", 1), 4_096, 1, settings=settings, keep_log=False
     )
