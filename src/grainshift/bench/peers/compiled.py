@@ -9,7 +9,7 @@ from grainshift.bench.mode import Mode, plain
 from grainshift.bench.peer import Inputs, Peer, PeerUnavailable, Run
 from grainshift.bench.sweeps import sweeps_of
 
-MOST_UNROLLED = 16
+MOST_UNROLLED = 128
 
 
 def prepare(model: nn.Module, inputs: Inputs, threads: int) -> Run:

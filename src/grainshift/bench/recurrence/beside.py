@@ -17,9 +17,9 @@ from grainshift.core.settings import Settings
 ERROR_BUDGET = 1e-2
 _PEERS = (eager.PEER, compiled.PEER, onnxruntime.PEER, openvino_f32.PEER)
 _BF16_PEERS = (eager.PEER, onnxruntime.PEER, openvino_f32.PEER, openvino_bf16.PEER)
-_PREPARE_S = 30.0  # of the compilers, one GRU of a hundred steps takes longer
-_SETTLE_S = 5.0  # it ends as soon as exploring does
-_MEASURE_S = 2.5
+_PREPARE_S = 120.0  # of the compilers, one GRU of a hundred steps takes longer
+_SETTLE_S = 8.0  # it ends as soon as exploring does
+_MEASURE_S = 3.5
 
 
 def sequences(effort: Effort) -> Iterator[Row]:

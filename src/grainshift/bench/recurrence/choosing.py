@@ -15,8 +15,8 @@ from grainshift.bench.workloads.recurrence import CHOOSING
 
 METRIC = "median as tuned, beside the best fixed profile"
 BEST = "best fixed"
-_SETTLE_S = 4.0
-_MEASURE_S = 4.0
+_SETTLE_S = 6.0
+_MEASURE_S = 7.0
 
 
 def choosing(effort: Effort) -> Iterator[Row]:

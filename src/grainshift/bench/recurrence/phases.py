@@ -18,8 +18,8 @@ from grainshift.bench.workloads.recurrence import UNDER_LOAD
 
 METRIC = "median as tuned, {} another process keeps a core busy"
 _PHASES = (("before", 0), ("while", 1), ("after", 0))
-_SETTLE_S = 4.0
-_MEASURE_S = 6.0
+_SETTLE_S = 6.0
+_MEASURE_S = 8.0
 _SHARE = 8  # a tuned layer learns from its own calls, and no user calls it once in twenty times
 
 
