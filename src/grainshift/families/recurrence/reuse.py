@@ -49,7 +49,8 @@ def kernel_reuses(
         walk = replace(walk, idle_bytes=call_bytes) if steps == 1 else walk
         found.extend(walk.blocks(call_bytes if number < shape.directions else walk.own_bytes))
         found.extend(walk.samples(call_bytes))
-    return tuple(found)
+    # In the smallest layers what is near is, by rounding of sizes, as far away as all the rest.
+    return tuple(replace(one, near_bytes=min(one.near_bytes, one.far_bytes)) for one in found)
 
 
 @dataclass(frozen=True, slots=True)
