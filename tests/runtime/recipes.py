@@ -15,6 +15,8 @@ def tell(**arguments: Any) -> None:
         "empty": os.listdir("."),  # noqa: PTH208
         "folder": os.getcwd(),  # noqa: PTH109
         "idle": os.sched_getscheduler(0) == os.SCHED_IDLE,
+        "session": os.getsid(0),
+        "group": os.getpgid(0),
         "nice": os.nice(0),
         "parent": os.getppid(),
         "loaded": sorted(name for name in sys.modules if name.split(".")[0] == "grainshift"),

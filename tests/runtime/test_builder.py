@@ -71,6 +71,8 @@ def test_a_recipe_is_done_in_another_process_at_idle_priority(builders: Builders
     assert (outcome.order, outcome.failure) == ("order", "")
     facts = json.loads((Path(outcome.folder) / "facts.json").read_text())
     assert facts["idle"] and facts["nice"] == 19
+    # Schedulers weigh each session as a whole: idle is less than we are only inside our own.
+    assert facts["session"] == os.getsid(0) and facts["group"] != os.getpgid(0)
     assert facts["empty"] == []
     assert Path(facts["folder"]) == Path(outcome.folder).resolve()
     assert facts["parent"] == os.getpid()

@@ -152,7 +152,9 @@ def _spawn(recipe: Recipe, folder: str, errors: IO[bytes]) -> "subprocess.Popen[
             stdout=subprocess.DEVNULL,
             stderr=errors,
             close_fds=True,
-            start_new_session=True,  # an interrupt is not for it, and a kill ends all of it
+            # An interrupt is not for it, and a kill ends all of it. No session of its own: the
+            # kernel may weigh each session as one (autogroup), and idle priority counts inside.
+            process_group=0,
         )
 
 
