@@ -68,6 +68,18 @@ def hang(mark: str) -> None:
     time.sleep(600)
 
 
+def tell_in_a_hurry(mark: str) -> None:
+    """At idle priority, leave something, say so and never end; else tell."""
+    if os.sched_getscheduler(0) != os.SCHED_IDLE:
+        tell()
+        return
+    Path("half").write_text("half")
+    draft = Path(mark + ".draft")
+    draft.write_text(str(os.getpid()))
+    draft.rename(mark)
+    time.sleep(600)
+
+
 def wait_for(mark: str) -> None:
     """End as soon as a file appears."""
     while not Path(mark).exists():

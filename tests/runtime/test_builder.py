@@ -149,6 +149,35 @@ def test_a_recipe_that_hangs_is_ended_with_all_it_began(
     assert not builders.busy
 
 
+def test_what_idle_priority_does_not_get_done_begins_again_in_a_hurry(
+    builders: Builders, tmp_path: Path
+) -> None:
+    builders.patience_s = 5.0
+    mark = tmp_path / "mark"
+    builders.submit("slow", recipe("tell_in_a_hurry", mark=str(mark)))
+    assert builders.poll(100.0) == []
+    idle = int(wait_until(lambda: mark.exists() and mark.read_text()))
+    assert builders.poll(105.0) == []
+    assert is_alive(idle)
+    (outcome,) = outcomes(builders, at_s=105.1)
+    assert outcome.failure == "" and outcome.seconds == pytest.approx(5.1)
+    wait_until(lambda: not is_alive(idle))
+    facts = json.loads((Path(outcome.folder) / "facts.json").read_text())
+    assert not facts["idle"] and 0 < facts["nice"] < 19
+    assert facts["empty"] == []
+
+
+def test_what_is_done_aside_can_wait(builders: Builders, tmp_path: Path) -> None:
+    builders.patience_s = 5.0
+    mark = tmp_path / "mark"
+    arguments = {"mark": str(mark)}
+    builders.submit("aside", Recipe("recipes", "tell_in_a_hurry", arguments, aside=True))
+    assert builders.poll(100.0) == []
+    idle = int(wait_until(lambda: mark.exists() and mark.read_text()))
+    assert builders.poll(200.0) == []
+    assert is_alive(idle) and builders.busy
+
+
 def test_more_recipes_than_builders_wait_their_turn(room: Path, tmp_path: Path) -> None:
     builders = Builders(room, count=2)
     marks = [tmp_path / f"mark {number}" for number in range(5)]

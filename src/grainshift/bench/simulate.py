@@ -154,7 +154,8 @@ class SimulatedFamily:
         fails = self.world.table.faults.get(_number(choice)) == "build"
         if not self.world.table.build_s and not fails:
             return None
-        return Recipe("simulated", "build", {"fails": fails})
+        what = {"site": site.key, "choice": str(choice), "fails": fails}
+        return Recipe("simulated", "build", what)
 
     def build(self, model: Any, site: Site, bucket: str, choice: Choice, folder: str) -> Runner:
         """A Choice that runs on the simulated machine."""
@@ -186,10 +187,10 @@ class SimulatedBuilders:
         build_s = self.world.table.build_s
         ended = [item for item in self.waiting if at_s - item[2] >= build_s]
         self.waiting = [item for item in self.waiting if at_s - item[2] < build_s]
+        failed, done = ("", build_s, "simulated: no compiler"), ("built", build_s)
         return [
-            Outcome(order, "", build_s, "simulated: no compiler" if fails else "")
+            Outcome(order, *(failed if recipe.arguments["fails"] else done))
             for order, recipe, _ in ended
-            for fails in (recipe.arguments["fails"],)
         ]
 
     def discard(self, folder: str) -> None:

@@ -16,11 +16,15 @@ class Recipe:
     """Work for a builder in another process: `function` of `module`, given JSON arguments.
 
     It runs in an empty folder of its own and leaves there what the family then loads.
+
+    aside: whether a Choice can be built without it, only not as well. It is then built at once,
+        and again from what the recipe leaves.
     """
 
     module: str
     function: str
     arguments: dict[str, Any]
+    aside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,10 @@ class Family(Protocol):
         """What a Choice is expected to cost."""
 
     def recipe(self, site: Site, bucket: str, choice: Choice) -> Recipe | None:
-        """What another process must do first; None when building is instant."""
+        """What another process must do first; None when building is instant.
+
+        It is asked again once a Choice was built, for what can be done aside.
+        """
 
     def build(self, model: Any, site: Site, bucket: str, choice: Choice, folder: str) -> Runner:
         """Make a Choice ready to run, from what the recipe left in `folder`."""

@@ -34,10 +34,12 @@ class Outcome:
 @dataclass(slots=True)
 class _Running:
     order: Hashable
+    recipe: Recipe
     folder: str
     child: "subprocess.Popen[bytes]"
     started_s: float
     errors: IO[bytes]
+    hurried: bool = False
 
 
 @dataclass(slots=True)
@@ -46,11 +48,15 @@ class Builders:
 
     Folders of failed recipes go at once, the others when they are discarded or at `close`, and
     those of a process that was killed when the next one begins to build in the same room.
+
+    A build gets what cores nobody else wants. Where that does not get it done in `patience_s`,
+    it begins again and takes its small part, unless it is done aside, which can wait.
     """
 
     room: Path
     count: int = 1
     timeout_s: float = 300.0
+    patience_s: float = 8.0
     _waiting: deque[tuple[Hashable, Recipe]] = field(default_factory=deque)
     _running: list[_Running] = field(default_factory=list)
     _own: Path | None = None
@@ -67,7 +73,7 @@ class Builders:
             return []
         outcomes, going = [], []
         for running in self._running:
-            outcome = self._end(running, at_s)
+            outcome = self._end(running, at_s) or self._hurry(running, at_s)
             if outcome is None:
                 going.append(running)
             else:
@@ -111,12 +117,29 @@ class Builders:
         folder = tempfile.mkdtemp(prefix="build-", dir=self._own)
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
         try:
-            child = _spawn(recipe, folder, errors)
+            child = _spawn(recipe, folder, errors, hurried=False)
         except BaseException:
             errors.close()
             self.discard(folder)
             raise
-        return _Running(order, folder, child, at_s, errors)
+        return _Running(order, recipe, folder, child, at_s, errors)
+
+    def _hurry(self, running: _Running, at_s: float) -> Outcome | None:
+        """Begin a build again that idle priority does not get done."""
+        is_late = at_s - running.started_s > self.patience_s
+        if running.hurried or running.recipe.aside or not is_late:
+            return None
+        _kill(running.child)
+        running.hurried = True
+        shutil.rmtree(running.folder, ignore_errors=True)
+        try:
+            Path(running.folder).mkdir(mode=0o700)
+            running.child = _spawn(running.recipe, running.folder, running.errors, hurried=True)
+        except OSError as fault:
+            running.errors.close()
+            seconds = at_s - running.started_s
+            return Outcome(running.order, "", seconds, f"no builder could start: {fault}")
+        return None
 
     def _end(self, running: _Running, at_s: float) -> Outcome | None:
         code = running.child.poll()
@@ -134,7 +157,9 @@ class Builders:
         return Outcome(running.order, "" if failure else running.folder, seconds, failure)
 
 
-def _spawn(recipe: Recipe, folder: str, errors: IO[bytes]) -> "subprocess.Popen[bytes]":
+def _spawn(
+    recipe: Recipe, folder: str, errors: IO[bytes], *, hurried: bool
+) -> "subprocess.Popen[bytes]":
     say = {
         "module": recipe.module,
         "function": recipe.function,
@@ -142,6 +167,7 @@ def _spawn(recipe: Recipe, folder: str, errors: IO[bytes]) -> "subprocess.Popen[
         "folder": folder,
         "parent": os.getpid(),
         "path": sys.path,
+        "hurried": hurried,
     }
     with tempfile.TemporaryFile() as order:  # unlike a pipe, it never makes us wait for a reader
         order.write(json.dumps(say).encode())

@@ -98,12 +98,16 @@ class Native:
 
 
 def recipe(natives: Iterable[Native]) -> Recipe | None:
-    """How another process builds what is not kept; None where nothing is left to do."""
+    """How another process builds what is not kept; None where nothing is left to do.
+
+    It is done aside where none of that is needed.
+    """
     compiler = find_compiler()
-    jobs = [one.job for one in natives if one.kept() is None and not one.is_given_up]
-    if compiler is None or not jobs:
+    left = [one for one in natives if one.kept() is None and not one.is_given_up]
+    if compiler is None or not left:
         return None
-    return Recipe(__name__, "compile_here", {"compiler": compiler, "jobs": jobs})
+    arguments = {"compiler": compiler, "jobs": [one.job for one in left]}
+    return Recipe(__name__, "compile_here", arguments, aside=not any(one.needed for one in left))
 
 
 @cache

@@ -54,6 +54,7 @@ from grainshift.runtime.slot import Slot
 from grainshift.tuner import loop
 from grainshift.tuner.faults import Faults, words
 from grainshift.tuner.offers import Asker
+from grainshift.tuner.orders import Order, Orders
 from grainshift.tuner.picks import Pick
 from grainshift.tuner.ports import Ports
 from grainshift.tuner.state import State
@@ -80,16 +81,6 @@ class _Place:
     picks: dict[str, Pick] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """What is being built, and for which Site."""
-
-    place: int
-    site_key: str
-    bucket: str
-    arm: int
-
-
 class Driver:
     """Carries events to the loop and its instructions out."""
 
@@ -101,6 +92,7 @@ class Driver:
         self._numbers = itertools.count()
         self._faults = Faults()
         self._asker = Asker(ports.machine, ports.limits, ports.memory.recall, self._faults)
+        self._orders = Orders(ports.builders)
         self._queue: deque[AnyEvent] = deque()
         self._closing: deque[tuple[float, Callable[[], None]]] = deque()
         self._conditions = Conditions(0.0)
@@ -234,11 +226,11 @@ class Driver:
                         sample.live_work,
                     )
                 )
-        ended: Sequence[Outcome] = ()
-        poll = self._ports.builders.poll
+        poll = self._orders.ended
+        ended: list[tuple[Outcome, list[Order]]] = []
         ended = self._faults.answer("the builders failed", lambda: poll(at_s), ended)
-        for outcome in ended:
-            self._load(outcome.order, outcome.folder, outcome.seconds, outcome.failure)
+        for outcome, orders in ended:
+            self._end(outcome, orders)
 
     def _open(self, place: _Place, bucket: str, at_s: float) -> None:
         offers = self._offers(place, bucket)
@@ -335,41 +327,86 @@ class Driver:
         self._faults.answer("the log failed", lambda: log.append(event, instructions), None)
 
     def _build(self, place: _Place, bucket: str, arm: int) -> None:
-        order = _Order(place.number, place.site.key, bucket, arm)
+        order = Order(place.number, place.site.key, bucket, arm)
         try:
-            choice = place.choices[bucket][arm]
-            recipe = place.family.recipe(place.site, bucket, choice)
-            if recipe is not None:
-                self._ports.builders.submit(order, recipe)
+            recipe = place.family.recipe(place.site, bucket, place.choices[bucket][arm])
+            waits = recipe is not None and not recipe.aside
+            if recipe is not None and waits:
+                self._orders.place(order, recipe)
         except Exception as fault:  # noqa: BLE001 - a fault of a Choice turns into an event
-            self._load(order, "", 0.0, words(fault))
+            self._fail(order, words(fault))
         else:
-            if recipe is None:
-                self._load(order, "", 0.0, "")
+            if not waits:
+                self._load(place, order, "", 0.0)
 
-    def _load(self, order: Any, folder: str, build_s: float, failure: str) -> None:
-        place, at_s = self._places.get(order.site_key), self._ports.clock()
-        if place is None or place.number != order.place:  # built for a Site that went stale
+    def _end(self, outcome: Outcome, orders: Sequence[Order]) -> None:
+        """Go on with what waited for a build. All but the first find done what they need."""
+        for order in orders:
+            is_first = order is orders[0]
+            folder = outcome.folder if is_first else ""
+            place = self._places.get(order.site_key)
+            if place is None or place.number != order.place:  # built for a Site that went stale
+                self._discard(folder)
+            elif order.aside:
+                self._improve(place, order, folder, outcome.failure)
+            elif outcome.failure:
+                self._fail(order, outcome.failure)
+            elif is_first:
+                self._load(place, order, folder, outcome.seconds)
+            else:
+                self._build(place, order.bucket, order.arm)
+
+    def _fail(self, order: Order, reason: str) -> None:
+        at_s = self._ports.clock()
+        self._queue.append(Failed(at_s, order.site_key, order.bucket, order.arm, "build", reason))
+
+    def _load(self, place: _Place, order: Order, folder: str, build_s: float) -> None:
+        at_s, bucket, arm = self._ports.clock(), order.bucket, order.arm
+        try:
+            runner = self._runner(place, order, folder)
+            place.slot.put(bucket, arm, runner.run)
+        except Exception as fault:  # noqa: BLE001 - a fault of a Choice turns into an event
+            self._fail(order, words(fault))
             self._discard(folder)
             return
-        told = Failed(at_s, order.site_key, order.bucket, order.arm, "build", failure)
+        place.runners[bucket, arm], place.folders[bucket, arm] = runner, folder
+        took_s = build_s + self._ports.clock() - at_s
+        self._queue.append(Built(at_s, order.site_key, bucket, arm, took_s, runner.held_bytes))
+        self._faults.answer(
+            "nothing can be built aside", lambda: self._build_aside(place, order), None
+        )
+
+    def _runner(self, place: _Place, order: Order, folder: str) -> Runner:
+        choice = place.choices[order.bucket][order.arm]
+        return place.family.build(place.model, place.site, order.bucket, choice, folder)
+
+    def _build_aside(self, place: _Place, order: Order) -> None:
+        """Have done what makes a Choice better that is built already."""
+        choice = place.choices[order.bucket][order.arm]
+        recipe = place.family.recipe(place.site, order.bucket, choice)
+        if recipe is not None and recipe.aside:
+            self._orders.place(replace(order, aside=True), recipe)
+
+    def _improve(self, place: _Place, order: Order, folder: str, failure: str) -> None:
+        """Build a Choice anew from what was done aside; its trials and its standing remain."""
+        at, slot = (order.bucket, order.arm), place.slot
         if failure:
-            self._queue.append(told)
+            self._faults.tell("a build aside failed", RuntimeError(failure))
             return
         try:
-            choice = place.choices[order.bucket][order.arm]
-            runner = place.family.build(place.model, place.site, order.bucket, choice, folder)
-            place.slot.put(order.bucket, order.arm, runner.run)
-        except Exception as fault:  # noqa: BLE001 - a fault of a Choice turns into an event
-            self._queue.append(replace(told, reason=words(fault)))
+            runner = self._runner(place, order, folder)
+        except Exception as fault:  # noqa: BLE001 - what was built without it stays
+            self._faults.tell("a build aside failed", fault)
             self._discard(folder)
             return
-        place.runners[order.bucket, order.arm] = runner
-        place.folders[order.bucket, order.arm] = folder
-        took_s = build_s + self._ports.clock() - at_s
-        self._queue.append(
-            Built(at_s, order.site_key, order.bucket, order.arm, took_s, runner.held_bytes)
-        )
+        if at not in place.runners:  # let go meanwhile
+            self._close_later(runner, folder)
+            return
+        self._let_go(place, *at)
+        place.runners[at], place.folders[at] = runner, folder
+        slot.put(*at, runner.run)
+        if slot.live(order.bucket) == order.arm:
+            slot.swap(*at)
 
     def _admit(self, place: _Place, bucket: str, arms: Sequence[int]) -> None:
         """Where segments are short, the policy's actor picks among equals inside the call."""

@@ -107,12 +107,14 @@ class Recurrence:
         return _forecast.forecast(parse(site), bucket, choice, machine)
 
     def recipe(self, site: Site, bucket: str, choice: Choice) -> Recipe | None:
-        """How the kernels are compiled, once; None where nothing is left to do."""
+        """How the kernels are compiled, once, and aside what brief calls gain by."""
         native = None if uses_operators(choice) else self.native
         if native is None or self.kernels is None:
             return None
-        brief = _buckets.sizes(bucket)[1] <= _BRIEF_STEPS
-        return recipe([native, _swift.native(self.kernels)] if brief else [native])
+        first = recipe([native])
+        if first is not None or _buckets.sizes(bucket)[1] > _BRIEF_STEPS:
+            return first
+        return recipe([_swift.native(self.kernels)])
 
     def build(
         self, model: nn.Module, site: Site, bucket: str, choice: Choice, folder: str
