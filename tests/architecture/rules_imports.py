@@ -26,7 +26,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
 # Parts that decide: what they would need for an effect, they must not import.
 PURE = ("core", "tuner", "guards")
 # The files of tuner that perform; one part, tuner.driver.
-ACTING = frozenset({"driver", "pulse", "ports"})
+ACTING = frozenset({"driver", "pulse", "ports", "orders"})
 EFFECTS = frozenset(
     {
         *("torch", "time", "os", "random", "threading", "datetime", "pathlib", "sqlite3"),
