@@ -17,7 +17,7 @@ from grainshift.families.recurrence.net import Net, Packed
 from grainshift.families.recurrence.swift import Swift
 
 Run = Callable[..., tuple[Tensor, Any]]
-_CALL = struct.Struct("23q")  # the fields of `Call` in call.h
+_CALL = struct.Struct("24q")  # the fields of `Call` in call.h
 _PROFILE = struct.Struct("7q")  # the fields of `Profile` in door.cpp
 _RAN, _STALE = 0, 1
 _ALL_STEPS = 1 << 62
@@ -113,6 +113,7 @@ def _runner(library: Library, net: Net, layer: nn.RNNBase, choice: Choice, plan:
                 *(block, until(choice, steps)),
                 *(1 if solo else torch.get_num_threads(), wave),
                 plan.address,  # and so the plan lives as long as this function
+                0,
             )
 
         _run(library, net, call)

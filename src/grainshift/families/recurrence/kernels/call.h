@@ -21,6 +21,7 @@ struct Call {
   int64_t block, until;  // input products of `block` steps at once, before step `until`
   int64_t threads, wave;
   const int64_t* plan;  // null, or `block` and `until` of each sweep in turn
+  int64_t steps_before;  // of earlier calls; `gs_run` fills it in
 };
 
 enum Answer { RAN = 0, STALE = 1, NO_MEMORY = 2 };

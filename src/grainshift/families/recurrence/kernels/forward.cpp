@@ -171,9 +171,10 @@ class Member {
     }
   }
 
-  // Every other step walks the panels backwards: what the cache kept of the last is met first.
+  // Every other step walks the panels backwards, from call to call, too: what the cache kept of the
+  // last is met first.
   void take_step(int64_t step, const float* const* inputs, const Vec* sums, int64_t count) const {
-    const bool down = step % 2;
+    const bool down = (call_.steps_before + step) % 2;
     for (int64_t turn = from_; turn < to_; ++turn) {
       const int64_t number = down ? to_ - 1 - (turn - from_) : turn;
       const Vec* mine = sums ? sums + (number - from_) * count * width_ : nullptr;
@@ -324,9 +325,11 @@ Net* gs_make(int64_t kind, int64_t inputs, int64_t hidden, int64_t layers, int64
     Sweep sweep{};
     sweep.inputs = wide;
     sweep.along = stride_of(wide, wide / 3), sweep.along_recurrent = stride_of(hidden, hidden / 3);
-    sweep.into = hold(*net, net->panels * panel_bytes(*net, wide));
-    sweep.recurrent = hold(*net, net->panels * panel_bytes(*net, hidden));
-    if (!sweep.into || !sweep.recurrent) {
+    // Side by side: pages of both that lie anywhere would take each other's places in the cache.
+    const int64_t into_bytes = net->panels * panel_bytes(*net, wide);
+    sweep.into = hold(*net, into_bytes + net->panels * panel_bytes(*net, hidden));
+    sweep.recurrent = static_cast<char*>(sweep.into) + into_bytes;
+    if (!sweep.into) {
       gs_free(net);
       return nullptr;
     }
@@ -352,13 +355,15 @@ int gs_run(const Call* given) {
   static thread_local Scratch between;
   Call call = *given;
   const Net& net = *call.net;
-  if (is_stale(net, std::clamp(16 * call.steps * call.rows, LEAST_SAMPLES, MOST_SAMPLES))) return STALE;
+  const int64_t samples = std::clamp(16 * call.steps * call.rows, LEAST_SAMPLES, MOST_SAMPLES);
+  if (is_stale(net, samples)) return STALE;
   if (net.layers > 1 && !call.between) {
     const int64_t all = call.rows_at ? call.first_row[call.steps] : call.steps * call.rows;
     const int64_t bytes = (net.layers - 1) * all * net.directions * net.hidden * 4;
     call.between = static_cast<float*>(between.take(bytes));
     if (!call.between) return NO_MEMORY;
   }
+  call.steps_before = net.steps.fetch_add(call.steps, std::memory_order_relaxed);
   Job job{call, {}};
   const int64_t threads = std::min<int64_t>(call.threads, MOST_THREADS);
   if (threads <= 1 || !call.pool)

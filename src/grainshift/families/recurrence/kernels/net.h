@@ -33,6 +33,7 @@ struct Net {
   std::vector<void*> held;
   int64_t held_bytes;
   mutable std::atomic<uint64_t> turn{0};
+  mutable std::atomic<int64_t> steps{0};  // that calls have taken
 };
 
 inline void* hold(Net& net, int64_t bytes) {
@@ -168,17 +169,20 @@ inline void pack_matrix(const Net& net, const float* matrix, int64_t inputs, voi
   }
 }
 
-// Whether one element of PyTorch's matrix is what was packed of it.
+// An element of PyTorch's matrix: a gate, a unit of it, and an input.
+struct Spot {
+  int64_t gate, unit, k;
+};
+
+// Whether it is what was packed of it. This is asked often: no division but by constants.
 inline bool same_element(const Net& net, const float* matrix, int64_t inputs, const void* packed,
-                         int64_t row, int64_t k) {
+                         const Spot& spot) {
+  const int64_t vector = spot.unit / LANES;
   const bool gated = net.kind <= GRU;
-  const int64_t gate = gated ? row / net.hidden : 0;
-  const uint64_t unit = row - gate * net.hidden, units = units_of(net.kind);
-  const int64_t inside = unit & (units - 1);  // a power of two
-  char* base = static_cast<char*>(const_cast<void*>(packed)) +
-               static_cast<int64_t>(unit / units) * panel_bytes(net, inputs);
-  const Lane at{net.precision, WIDTH[net.kind], gated ? gate : inside / LANES, inside % LANES, base};
-  return at.holds(k, matrix[row * inputs + k]);
+  const int64_t panel = gated ? vector : vector / 2, n = gated ? spot.gate : vector % 2;
+  char* base = static_cast<char*>(const_cast<void*>(packed)) + panel * panel_bytes(net, inputs);
+  const Lane at{net.precision, WIDTH[net.kind], n, spot.unit % LANES, base};
+  return at.holds(spot.k, matrix[(spot.gate * net.hidden + spot.unit) * inputs + spot.k]);
 }
 
 constexpr int64_t LEAST_SAMPLES = 16, MOST_SAMPLES = 512;
@@ -195,19 +199,23 @@ inline int64_t stride_of(int64_t size, int64_t about) {
 inline bool is_stale(const Net& net, int64_t samples) {
   const uint64_t turn = net.turn.fetch_add(1, std::memory_order_relaxed);
   const uint64_t begin = turn * 0x9e3779b97f4a7c15u;  // as good as drawn at random
-  const int64_t rows = GATES[net.kind] * net.hidden;
+  const int64_t gates = GATES[net.kind], hidden = net.hidden, rows = gates * hidden;
+  const int64_t first_row = (begin >> 40) % rows, first_k = begin >> 12 & 0xffffffu;
+  const int64_t down_gates = net.down / hidden, down_units = net.down % hidden;
   for (const Sweep& sweep : net.sweeps)
     for (const bool recurrent : {false, true}) {
-      const int64_t inputs = recurrent ? net.hidden : sweep.inputs;
+      const int64_t inputs = recurrent ? hidden : sweep.inputs;
       const int64_t along = recurrent ? sweep.along_recurrent : sweep.along;
       const float* matrix = recurrent ? sweep.from_recurrent : sweep.from_into;
       const void* packed = recurrent ? sweep.recurrent : sweep.into;
-      int64_t row = (begin >> 40) % rows, k = (begin >> 12 & 0xffffffu) % inputs;
+      Spot spot{first_row / hidden, first_row % hidden, first_k % inputs};
       const int64_t some = std::min(samples, rows * inputs);
       for (int64_t sample = 0; sample < some; ++sample) {
-        if (!same_element(net, matrix, inputs, packed, row, k)) return true;
-        if ((row += net.down) >= rows) row -= rows;
-        if ((k += along) >= inputs) k -= inputs;
+        if (!same_element(net, matrix, inputs, packed, spot)) return true;
+        spot.unit += down_units, spot.gate += down_gates;
+        if (spot.unit >= hidden) spot.unit -= hidden, ++spot.gate;
+        if (spot.gate >= gates) spot.gate -= gates;
+        if ((spot.k += along) >= inputs) spot.k -= inputs;
       }
     }
   return false;
