@@ -1,8 +1,15 @@
-"""Grainshift makes a PyTorch model retune its own execution while it runs."""
+"""Grainshift makes a PyTorch model retune its own execution while it runs.
 
-from grainshift.api import Monitor, Report, SiteLine, freeze, report, settle, tune, untune
+What needs PyTorch is imported when it is first asked for: a builder's process does without.
+"""
+
+from typing import TYPE_CHECKING, Any
+
 from grainshift.core.errors import GrainshiftError, JournalFault, MissingExtra, NotTunable
 from grainshift.core.settings import Settings
+
+if TYPE_CHECKING:
+    from grainshift.api import Monitor, Report, SiteLine, freeze, report, settle, tune, untune
 
 __version__ = "0.1.0"
 
@@ -21,3 +28,16 @@ __all__ = [
     "tune",
     "untune",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from grainshift import api
+
+    globals()[name] = getattr(api, name)
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -10,7 +10,7 @@ from tuned_models import rest
 
 import grainshift
 from grainshift.api.monitor import Monitor, monitor_of
-from grainshift.api.report import Report, site_line
+from grainshift.api.reporting import Report, site_line
 from grainshift.api.session import session_of
 from grainshift.core.choice import Choice, plan
 from grainshift.core.conditions import Conditions, Figure, Source

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from grainshift.bench.mode import Mode, first_answer, plain
+from grainshift.bench.mode import Mode, first_answer, plain, surroundings
 
 
 @pytest.fixture
@@ -35,5 +35,8 @@ def test_a_training_step_answers_gradients_that_do_not_pile_up(gru: nn.GRU) -> N
 
 
 def test_an_inference_keeps_no_gradient(gru: nn.GRU) -> None:
-    y, _ = plain(gru, (torch.randn(3, 2, 4),), Mode.CALL)()
-    assert y.is_inference()
+    call = plain(gru, (torch.randn(3, 2, 4),), Mode.CALL)
+    with surroundings(Mode.CALL):
+        assert call()[0].is_inference()
+    with surroundings(Mode.TRAIN):
+        assert call()[0].requires_grad

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from grainshift.bench.contender import Workload
-from grainshift.bench.mode import Mode, plain
+from grainshift.bench.mode import Mode, plain, surroundings
 from grainshift.bench.recurrence.effort import Effort
 from grainshift.bench.workloads.recurrence import (
     BF16,
@@ -54,8 +54,9 @@ def test_a_workload_runs_and_all_its_layers_are_sites(workload: Workload) -> Non
     sites, refused = FAMILY.find(model)
     assert len(sites) == 1 and refused == ()
     assert model.training is (workload.mode is Mode.TRAIN)
-    first = plain(model, inputs, workload.mode)()
-    again = plain(*workload.build(), workload.mode)()
+    calls = [plain(model, inputs, workload.mode), plain(*workload.build(), workload.mode)]
+    with surroundings(workload.mode):
+        first, again = (call() for call in calls)
     firsts, agains = (torch.utils._pytree.tree_leaves(answer) for answer in (first, again))
     assert all(map(torch.equal, firsts, agains)) and all(y.isfinite().all() for y in firsts)
 

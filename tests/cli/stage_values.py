@@ -1,6 +1,6 @@
 """Values that the tests of the demo's parts share."""
 
-from grainshift.api.report import Report, SiteLine
+from grainshift.api.reporting import Report, SiteLine
 from grainshift.cli.stage.feed import Counts, Told
 from grainshift.cli.stage.pairs import Block
 from grainshift.cli.stage.phases import Look, Phase, Record

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from grainshift import cli
-from grainshift.api.report import site_line
+from grainshift.api.reporting import site_line
 from grainshift.cli.report import end_of
 from grainshift.core.choice import Choice
 from grainshift.core.events import AnyEvent, Built, Compared, Offer, Opened, Proposed, Read

@@ -3,6 +3,8 @@
 import ctypes
 import dataclasses
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,11 @@ def test_the_recipe_is_plain_data_and_leaves_what_keep_takes(
     assert library.keep(str(tmp_path)) == library.kept()
     assert library.kept() is not None
     assert bad(library, needed=False).keep(str(tmp_path)) is None
+
+
+def test_whoever_compiles_in_another_process_needs_no_pytorch() -> None:
+    told = "import sys, grainshift.runtime.native; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", told], check=False).returncode == 0
 
 
 def test_what_is_not_needed_is_given_up_once(library: Native) -> None:

@@ -8,7 +8,7 @@ from torch import nn
 
 from grainshift.api import arguments
 from grainshift.api.monitor import Monitor
-from grainshift.api.report import Report, SiteLine
+from grainshift.api.reporting import Report, SiteLine
 from grainshift.api.session import ATTRIBUTE, Plan, Session, session_of
 from grainshift.core.forecast import Limits
 from grainshift.core.settings import Settings

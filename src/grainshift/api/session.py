@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from grainshift.api.report import Report, site_line
+from grainshift.api.reporting import Report, site_line
 from grainshift.api.weights import start_trained
 from grainshift.core.choice import Choice
 from grainshift.core.conditions import Conditions

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from grainshift.bench.children import children
 from grainshift.bench.measure import calls_per_reading, timed
-from grainshift.bench.mode import Mode, first_answer, plain
+from grainshift.bench.mode import Mode, first_answer, plain, surroundings
 from grainshift.bench.peer import Inputs, Peer, PeerUnavailable, Run
 
 READING_S = 200e-6
@@ -106,12 +106,13 @@ def _serve(pipe: Connection, workload: Workload, peer: Peer, threads: int) -> No
             pipe.send((False, _sentence(fault)))
             return
         pipe.send((True, told))
-        calls = calls_per_reading(run, time.perf_counter, READING_S)
-        turn = timed(run, time.perf_counter, calls)
-        while True:
-            readings = pipe.recv()
-            _warm(run)
-            pipe.send((True, turn(readings)))
+        with surroundings(workload.mode):
+            calls = calls_per_reading(run, time.perf_counter, READING_S)
+            turn = timed(run, time.perf_counter, calls)
+            while True:
+                readings = pipe.recv()
+                _warm(run)
+                pipe.send((True, turn(readings)))
 
 
 def _warm(run: Callable[[], Any]) -> None:
@@ -139,9 +140,12 @@ def _prepared(workload: Workload, peer: Peer, threads: int) -> tuple[Run, float,
 
     torch.set_num_threads(threads)
     model, inputs = workload.build()
-    expected = first_answer(plain(model, inputs, workload.mode), workload.mode)
-    run = peer.way(workload.mode)(model, inputs, threads)
-    error_ratio = _error_ratio(first_answer(run, workload.mode), expected)
+    mode = workload.mode
+    with surroundings(mode):
+        expected = first_answer(plain(model, inputs, mode), mode)
+    run = peer.way(mode)(model, inputs, threads)
+    with surroundings(mode):
+        error_ratio = _error_ratio(first_answer(run, mode), expected)
     return run, error_ratio, peer.remark(model) if peer.remark else ""
 
 

@@ -4,6 +4,7 @@ Knows no peer and no clock.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-__all__ = ["Mode", "first_answer", "plain"]
+__all__ = ["Mode", "first_answer", "plain", "surroundings"]
 
 _STREAM_CALLS = 3  # a peer that loses its state is found out by the third answer
 
@@ -28,11 +29,16 @@ class Mode(StrEnum):
     TRAIN = "train"
 
 
+def surroundings(mode: Mode) -> AbstractContextManager[None]:
+    """What a user enters once, around all the calls: it costs as much as a short one."""
+    return nullcontext() if mode is Mode.TRAIN else torch.inference_mode()
+
+
 def plain(model: nn.Module, inputs: tuple[Any, ...], mode: Mode) -> Callable[[], Any]:
-    """One call as a user of PyTorch writes it."""
+    """One call as a user of PyTorch writes it, inside its surroundings."""
     match mode:
         case Mode.CALL:
-            return torch.inference_mode()(lambda: model(*inputs))
+            return lambda: model(*inputs)
         case Mode.STREAM:
             return _stream(model, *inputs)
         case Mode.TRAIN:
@@ -52,7 +58,7 @@ def _stream(model: nn.Module, x: Tensor, state: Any) -> Callable[[], Any]:
         y, state = model(x, state)
         return y, state
 
-    return torch.inference_mode()(call)
+    return call
 
 
 def _train(model: nn.Module, inputs: tuple[Any, ...]) -> Callable[[], Any]:

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from grainshift.api.report import Report, site_line
+from grainshift.api.reporting import Report, site_line
 from grainshift.cli.story import JOURNAL_NAME
 from grainshift.core.errors import JournalFault
 from grainshift.core.events import Opened

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from grainshift.bench.mode import Mode, plain
+from grainshift.bench.mode import Mode, plain, surroundings
 from grainshift.bench.recurrence.effort import Effort
 from grainshift.bench.recurrence.profiles import Stage, stage
 from grainshift.bench.row import Row
@@ -57,8 +57,9 @@ def decision_rows(name: str, staged: Stage, measure_s: float) -> Iterator[Row]:
     undo = staged.family.install(staged.layer, staged.site, slot)
     try:
         call = plain(staged.layer, (staged.x,), Mode.CALL)
-        pick = _let_pick(slot, staged, actor, call)
-        calls, wall_s = _call_for(call, measure_s)
+        with surroundings(Mode.CALL):
+            pick = _let_pick(slot, staged, actor, call)
+            calls, wall_s = _call_for(call, measure_s)
     finally:
         undo()
     notes = f"policy {policy}, {len(pick.seconds)} decisions in {calls} calls"

@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 import grainshift
-from grainshift.bench.mode import Mode, plain
+from grainshift.bench.mode import Mode, plain, surroundings
 from grainshift.bench.peer import Inputs, Peer, Run
 
 _LOOK_S = 0.02
@@ -50,5 +50,6 @@ def _prepare(
 ) -> Run:
     """Tune the model, let it settle on these inputs, and begin the calls that are measured."""
     tuned = grainshift.tune(model, **budgets)
-    settle(tuned, plain(tuned, inputs, mode), settle_s)
+    with surroundings(mode):
+        settle(tuned, plain(tuned, inputs, mode), settle_s)
     return plain(tuned, inputs, mode)

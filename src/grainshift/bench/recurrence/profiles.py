@@ -18,7 +18,7 @@ import grainshift
 from grainshift.api.arguments import read_families
 from grainshift.bench.contender import READING_S, Workload
 from grainshift.bench.measure import Timings, Turn, calls_per_reading, timed
-from grainshift.bench.mode import Mode, plain
+from grainshift.bench.mode import Mode, plain, surroundings
 from grainshift.bench.recurrence.ours import settle
 from grainshift.core.choice import Choice
 from grainshift.core.family import Family
@@ -93,7 +93,8 @@ def tuned(workload: Workload, settle_s: float, policy: str | None = None) -> Ite
     layer, inputs = workload.build()
     model: nn.Module = grainshift.tune(layer, policy=policy)
     try:
-        settle(model, plain(model, inputs, Mode.CALL), settle_s)
+        with surroundings(Mode.CALL):
+            settle(model, plain(model, inputs, Mode.CALL), settle_s)
         yield model
     finally:
         grainshift.untune(model)
@@ -102,12 +103,14 @@ def tuned(workload: Workload, settle_s: float, policy: str | None = None) -> Ite
 def layer_turn(layer: nn.Module, x_TBI: torch.Tensor, share: int = 1) -> Turn:
     """The turn of a layer in this process, `share` times as long as the others'."""
     call = plain(layer, (x_TBI,), Mode.CALL)
-    calls = calls_per_reading(call, time.perf_counter, READING_S)
+    with surroundings(Mode.CALL):
+        calls = calls_per_reading(call, time.perf_counter, READING_S)
     turn = timed(call, time.perf_counter, calls)
 
     def run(readings: int) -> Sequence[float]:
-        call()  # the caches were another's until now
-        return turn(share * readings)
+        with surroundings(Mode.CALL):
+            call()  # the caches were another's until now
+            return turn(share * readings)
 
     return run
 

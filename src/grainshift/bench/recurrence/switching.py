@@ -13,7 +13,7 @@ import torch
 
 from grainshift.bench.contender import READING_S
 from grainshift.bench.measure import Plan, Timings, calls_per_reading, measure, timed
-from grainshift.bench.mode import Mode, plain
+from grainshift.bench.mode import Mode, plain, surroundings
 from grainshift.bench.recurrence.effort import Effort
 from grainshift.bench.recurrence.profiles import Stage, stage
 from grainshift.bench.row import Row
@@ -117,7 +117,8 @@ def _turn(staged: Stage, slot: Slot, pick: tuple[int, ...]) -> Callable[[int], S
 def deviation_row(name: str, staged: Stage) -> Row:
     """Whole sequences cut at random, each part by a profile drawn at random."""
     draw = random.Random(0)
-    expected, _ = plain(staged.layer, (staged.x,), Mode.CALL)()
+    with surroundings(Mode.CALL):
+        expected, _ = plain(staged.layer, (staged.x,), Mode.CALL)()
     worst = max(
         float((_cut_at_random(staged, draw) - expected).abs().max()) for _ in range(_ROUNDS)
     )

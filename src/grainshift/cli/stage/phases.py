@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from statistics import median
 
-from grainshift.api.report import Report
+from grainshift.api.reporting import Report
 from grainshift.api.session import Session
 from grainshift.cli.stage.feed import Counts, Feed, Told
 from grainshift.cli.stage.pairs import Block, Contest

@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from grainshift.api.report import Report
+from grainshift.api.reporting import Report
 from grainshift.cli.stage.feed import Told
 from grainshift.cli.stage.phases import Look, Record
 
