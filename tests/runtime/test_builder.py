@@ -167,17 +167,6 @@ def test_what_idle_priority_does_not_get_done_begins_again_in_a_hurry(
     assert facts["empty"] == []
 
 
-def test_what_is_done_aside_can_wait(builders: Builders, tmp_path: Path) -> None:
-    builders.patience_s = 5.0
-    mark = tmp_path / "mark"
-    arguments = {"mark": str(mark)}
-    builders.submit("aside", Recipe("recipes", "tell_in_a_hurry", arguments, aside=True))
-    assert builders.poll(100.0) == []
-    idle = int(wait_until(lambda: mark.exists() and mark.read_text()))
-    assert builders.poll(200.0) == []
-    assert is_alive(idle) and builders.busy
-
-
 def test_more_recipes_than_builders_wait_their_turn(room: Path, tmp_path: Path) -> None:
     builders = Builders(room, count=2)
     marks = [tmp_path / f"mark {number}" for number in range(5)]

@@ -50,7 +50,7 @@ class Builders:
     those of a process that was killed when the next one begins to build in the same room.
 
     A build gets what cores nobody else wants. Where that does not get it done in `patience_s`,
-    it begins again and takes its small part, unless it is done aside, which can wait.
+    it begins again and takes its small part.
     """
 
     room: Path
@@ -126,8 +126,7 @@ class Builders:
 
     def _hurry(self, running: _Running, at_s: float) -> Outcome | None:
         """Begin a build again that idle priority does not get done."""
-        is_late = at_s - running.started_s > self.patience_s
-        if running.hurried or running.recipe.aside or not is_late:
+        if running.hurried or at_s - running.started_s <= self.patience_s:
             return None
         _kill(running.child)
         running.hurried = True
