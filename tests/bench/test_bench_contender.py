@@ -3,6 +3,7 @@
 import multiprocessing
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import bench_samples as samples
 import psutil
@@ -44,6 +45,15 @@ def test_a_peer_that_refuses_or_dies_is_told_in_one_sentence() -> None:
     with pytest.raises(PeerUnavailable, match="ended with 7"):
         Contender(MLP, Peer("die", samples.die), 1)
     assert child_count() == 0
+
+
+def test_whose_turn_it_is_not_takes_nobodys_core() -> None:
+    with Contender(MLP, eager.PEER, 1) as contender:
+        for _ in range(2):
+            process = contender._child.pid
+            state = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
+            assert state == "T"  # stopped, and a turn wakes it
+            assert min(contender.turn(1)) > 0.0
 
 
 def test_a_peer_that_is_not_ready_in_time_is_given_up() -> None:

@@ -1,11 +1,14 @@
 """Runs one peer on one workload in a process of its own, and gives it its turns from here.
 
-Threads, compiler settings and thread pools belong to a process, so contenders share none. Knows
-nothing of what a peer does.
+Threads, compiler settings and thread pools belong to a process, so contenders share none. Whose
+turn it is not is stopped: pools of threads spin on after their last work (ONNX Runtime's for some
+fifty milliseconds), on cores that belong to somebody else by then. Knows nothing of what a peer
+does.
 """
 
 import importlib
 import os
+import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -18,9 +21,10 @@ from grainshift.bench.children import children
 from grainshift.bench.measure import calls_per_reading, timed
 from grainshift.bench.mode import Mode, first_answer, plain, surroundings
 from grainshift.bench.peer import Inputs, Peer, PeerUnavailable, Run
+from grainshift.runtime.build_child import die_with_parent
 
 READING_S = 200e-6
-_QUIET_S, _WARM_S = 0.012, 0.004
+_WARM_S = 0.015
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +61,30 @@ class Contender:
         self.threads = threads
         try:
             self.error_ratio, self.remark = self._answer(timeout_s)
+            self._send(signal.SIGSTOP)
         except BaseException:
             self.close()
             raise
 
     def turn(self, readings: int) -> tuple[float, ...]:
         """Seconds for one call, so many times over."""
-        self._pipe.send(readings)
-        return tuple(self._answer(None))
+        self._send(signal.SIGCONT)
+        try:
+            self._pipe.send(readings)
+            return tuple(self._answer(None))
+        finally:
+            self._send(signal.SIGSTOP)
 
     def close(self) -> None:
         """End the process."""
         self._pipe.close()
         self._child.kill()
         self._child.join()
+
+    def _send(self, what: signal.Signals) -> None:
+        if self._child.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._child.pid, what)
 
     def _answer(self, timeout_s: float | None) -> Any:
         if not self._pipe.poll(timeout_s):
@@ -98,6 +112,7 @@ class Contender:
 
 def _serve(pipe: Connection, workload: Workload, peer: Peer, threads: int) -> None:
     """The life of the child: prepare, then answer turns until the parent hangs up."""
+    die_with_parent(os.getppid())  # stopped, it would not notice
     _silence()
     with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
         try:
@@ -116,12 +131,7 @@ def _serve(pipe: Connection, workload: Workload, peer: Peer, threads: int) -> No
 
 
 def _warm(run: Callable[[], Any]) -> None:
-    """Begin a turn: the cores, caches and threads were another contender's until now.
-
-    Thread pools spin for some milliseconds after their last work (OpenMP's, ONNX Runtime's), in
-    everybody's way; whoever comes next waits until they sleep, and wakes its own.
-    """
-    time.sleep(_QUIET_S)
+    """Begin a turn: the cores and caches were another contender's until now."""
     end_s = time.perf_counter() + _WARM_S
     run()
     while time.perf_counter() < end_s:
