@@ -47,12 +47,17 @@ def test_a_peer_that_refuses_or_dies_is_told_in_one_sentence() -> None:
     assert child_count() == 0
 
 
+def wait_until_stopped(process: int) -> None:
+    until_s = time.monotonic() + 30.0
+    while Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "T":
+        assert time.monotonic() < until_s, "it runs on"
+        time.sleep(0.001)
+
+
 def test_whose_turn_it_is_not_takes_nobodys_core() -> None:
     with Contender(MLP, eager.PEER, 1) as contender:
         for _ in range(2):
-            process = contender._child.pid
-            state = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
-            assert state == "T"  # stopped, and a turn wakes it
+            wait_until_stopped(contender._child.pid or 0)
             assert min(contender.turn(1)) > 0.0
 
 

@@ -17,6 +17,7 @@ from grainshift.families.recurrence.net import Net
 from grainshift.families.recurrence.shape import parse
 from grainshift.families.recurrence.train import Turned, build
 from grainshift.families.recurrence.weights import current
+from grainshift.runtime.pool import Pool
 
 PROCESSORS = {
     "SSE": ("-march=x86-64",),
@@ -41,7 +42,7 @@ def test_outputs_and_gradients_agree_with_pytorch(library: Library, kind: Any) -
     layer: nn.RNNBase = kind(9, 13)
     (site,), _ = Recurrence().find(layer)
     net, turned = Net(library, layer, "fp32"), Turned(library, parse(site))
-    run = build(library, net, turned, layer, unrolled(4)).run
+    run = build(library, net, turned, layer, unrolled(4), Pool()).run
     x, h = torch.randn(300, 2, 9), torch.randn(1, 2, 13)  # more rows than are packed at once
     state = (h, h) if kind is nn.LSTM else h
     answers = []

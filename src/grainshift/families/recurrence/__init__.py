@@ -31,6 +31,7 @@ from grainshift.families.recurrence.swift import Entrance, Swift
 from grainshift.families.recurrence.train import Turned
 from grainshift.families.recurrence.weights import Packed
 from grainshift.runtime.native import Native, recipe
+from grainshift.runtime.pool import Pool
 
 __all__ = ["FAMILY", "Recurrence"]
 
@@ -56,6 +57,7 @@ class Recurrence:
     _installed: _Installed = field(
         default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
     )
+    _pool: Pool = field(default_factory=Pool, init=False, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -133,7 +135,7 @@ class Recurrence:
         net = self._share(layer, precision, lambda: Net(library, layer, precision))
         if _buckets.trains(bucket):
             turned = self._share(layer, "turned", lambda: Turned(library, parse(site)))
-            return _train.build(library, net, turned, layer, choice)
+            return _train.build(library, net, turned, layer, choice, self._pool)
         swift = self._swiftness(folder)
         if swift is not None:
             self._share(layer, "entrance", Entrance).open(swift, layer)

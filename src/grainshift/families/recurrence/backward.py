@@ -17,6 +17,7 @@ from grainshift.families.recurrence.forecast_kernels import CHUNK_BYTES
 from grainshift.families.recurrence.gradients import Gradients
 from grainshift.families.recurrence.library import KINDS, Library
 from grainshift.families.recurrence.shape import Shape
+from grainshift.runtime.pool import Pool
 
 _CALL = struct.Struct("18q")  # the fields of `BackCall` in backward.h
 
@@ -49,8 +50,15 @@ class Walk:
     """One way back through all layers, from the last to the first."""
 
     def __init__(
-        self, library: Library, shape: Shape, ran: Ran, turned: Tensor, threads: int
+        self,
+        library: Library,
+        shape: Shape,
+        ran: Ran,
+        turned: Tensor,
+        threads: int,
+        pool: Pool,
     ) -> None:
+        self._pool = pool
         self._library = library
         self._shape = shape
         self._ran = ran
@@ -122,7 +130,7 @@ class Walk:
     ) -> Tensor:
         """What the kernels leave of some turns of the walk through one layer."""
         ran, sweep = self._ran, layer * self._shape.directions
-        left_DNBK = y_TBO.new_empty(self._shape.directions, len(turns), self._rows, self._left)
+        left_DNBK = self._pool.take(self._shape.directions, len(turns), self._rows, self._left)
         sizes = (self._kind, self._shape.hidden, self._shape.directions, self._steps, self._rows)
         tensors = (
             self._turned[sweep],

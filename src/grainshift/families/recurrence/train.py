@@ -23,15 +23,16 @@ from grainshift.families.recurrence.library import KINDS, Library
 from grainshift.families.recurrence.net import OWN_REFERENCES, Net
 from grainshift.families.recurrence.shape import Shape
 from grainshift.families.recurrence.weights import Weights, current, grouped
+from grainshift.runtime.pool import Pool
 
 Grads = tuple[Tensor | None, ...]
 
 
 def build(
-    library: Library, net: Net, turned: "Turned", layer: nn.RNNBase, choice: Choice
+    library: Library, net: Net, turned: "Turned", layer: nn.RNNBase, choice: Choice, pool: Pool
 ) -> Runner:
     """A Choice ready to train a layer: `run(x_TBI, state, flat) -> (y_TBO, state)`."""
-    trainer = _Trainer(library, net, turned, layer, choice)
+    trainer = _Trainer(library, net, turned, layer, choice, pool)
     return Runner(trainer.run, net.fresh().panels.held_bytes + turned.held_bytes)
 
 
@@ -96,10 +97,17 @@ class _Trainer:
     """What the node of one Choice needs both ways."""
 
     def __init__(
-        self, library: Library, net: Net, turned: Turned, layer: nn.RNNBase, choice: Choice
+        self,
+        library: Library,
+        net: Net,
+        turned: Turned,
+        layer: nn.RNNBase,
+        choice: Choice,
+        pool: Pool,
     ) -> None:
         self.shape = shape_of(layer)
         self.faults: list[Exception] = []
+        self._pool = pool
         self._library = library
         self._net = net
         self._turned = turned
@@ -121,8 +129,8 @@ class _Trainer:
         """Runs the kernels, which keep what the way back needs."""
         shape, (steps, rows) = self.shape, x_TBI.shape[:2]
         width = shape.directions * shape.hidden
-        between = x_TBI.new_empty(shape.layers - 1, steps, rows, width)
-        kept = x_TBI.new_empty(shape.sweeps, steps, rows, self._kept * shape.hidden)
+        between = self._pool.take(shape.layers - 1, steps, rows, width)
+        kept = self._pool.take(shape.sweeps, steps, rows, self._kept * shape.hidden)
         state = h if c is None else (h, c)
         y_TBO, after = self._forward(x_TBI, state, (between.data_ptr(), kept.data_ptr()))
         return Ran(x_TBI, h, c, y_TBO, between, kept), self._net.fresh().number, after
@@ -145,7 +153,8 @@ class _Trainer:
         dy, dh, dc = (*grads, None)[:3]
         back = Back(_begin(dh, ran.h), None if ran.c is None else _begin(dc, ran.c))
         threads = 1 if self._is_solo else torch.get_num_threads()
-        walk = Walk(self._library, self.shape, ran, self._turned.of(number, groups), threads)
+        turned = self._turned.of(number, groups)
+        walk = Walk(self._library, self.shape, ran, turned, threads, self._pool)
         dx = walk.through(None if dy is None else dy.contiguous(), back, sweeps, wanted[0])
         return dx, back.dh, back.dc, *[grad for sweep in sweeps for grad in sweep.told]
 
