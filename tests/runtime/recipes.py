@@ -80,6 +80,16 @@ def tell_in_a_hurry(mark: str) -> None:
     time.sleep(600)
 
 
+def work(mark: str, seconds: float) -> None:
+    """Keep a core busy for so many seconds, say so and never end."""
+    while time.process_time() < seconds:
+        pass
+    draft = Path(mark + ".draft")
+    draft.write_text(str(os.getpid()))
+    draft.rename(mark)
+    time.sleep(600)
+
+
 def wait_for(mark: str) -> None:
     """End as soon as a file appears."""
     while not Path(mark).exists():

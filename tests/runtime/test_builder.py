@@ -167,6 +167,27 @@ def test_what_idle_priority_does_not_get_done_begins_again_in_a_hurry(
     assert facts["empty"] == []
 
 
+def test_a_build_that_gets_on_is_left_alone(builders: Builders, tmp_path: Path) -> None:
+    builders.patience_s = 1.0
+    mark = tmp_path / "mark"
+    builders.submit("busy", recipe("work", mark=str(mark), seconds=0.5))
+    assert builders.poll(100.0) == []
+    process = int(wait_until(lambda: mark.exists() and mark.read_text()))
+    assert builders.poll(101.1) == []
+    assert is_alive(process)
+    assert builders.poll(102.2) == []  # since then it did nothing
+    wait_until(lambda: not is_alive(process))
+
+
+def test_what_is_done_aside_is_in_nobodys_way(builders: Builders, tmp_path: Path) -> None:
+    never = {"mark": str(tmp_path / "never")}
+    for number in range(2):
+        builders.submit(f"aside {number}", Recipe("recipes", "wait_for", never, aside=True))
+    builders.submit("needed", recipe("tell"))
+    assert [outcome.order for outcome in outcomes(builders)] == ["needed"]
+    assert builders.busy
+
+
 def test_more_recipes_than_builders_wait_their_turn(room: Path, tmp_path: Path) -> None:
     builders = Builders(room, count=2)
     marks = [tmp_path / f"mark {number}" for number in range(5)]

@@ -77,6 +77,31 @@ def test_what_is_not_used_any_more_goes_back_to_the_system() -> None:
     assert pool.held_bytes == 4 * LARGE
 
 
+def test_whichever_block_is_idle_goes_and_those_in_use_stay() -> None:
+    pool = Pool(idle_takes=4)
+    held = pool.take(LARGE)
+    pool.take(16 * LARGE)
+    pool.take(5 * LARGE)  # neither is the first block, nor are their sizes alike
+    for _ in range(8):
+        pool.take(LARGE)
+    assert pool.held_bytes == 2 * 4 * LARGE
+    where = address(held)
+    del held
+    for _ in range(3):  # it was in use until now, and so is not idle yet
+        pool.take(LARGE // 2)
+    assert where in {address(pool.take(LARGE)), address(pool.take(LARGE))}
+
+
+@pytest.mark.parametrize("default", [torch.float64, torch.bfloat16])
+def test_floats_are_floats_whatever_the_default_is(default: torch.dtype) -> None:
+    pool = Pool()
+    torch.set_default_dtype(default)
+    try:
+        assert pool.take(3).dtype is pool.take(LARGE).dtype is torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_the_same_takes_need_no_more_memory_the_hundredth_time() -> None:
     pool, seen = Pool(), []
     for _ in range(100):

@@ -92,6 +92,30 @@ def test_equal_recipes_are_done_once() -> None:
     assert sorted(filter(None, submitted)) == ["aside", "needed"]
 
 
+def test_whoever_comes_first_may_be_gone_by_then() -> None:
+    rig, family = bench()
+    rig.families["twin"] = rig.families["good"]
+    rig.attach("twin")
+    while len(family.asked) < 2:
+        rig.run(1)
+    assert family.asked == ["needed", "needed"] and not family.kept
+    rig.driver.detach("good")
+    rig.slots.pop("good")
+    rig.run()
+    assert rig.live("twin") == 2 and family.kept == {"needed", "aside"}
+
+
+def test_what_failed_aside_is_not_tried_again() -> None:
+    rig, family = bench(fails="aside")
+    rig.families["twin"] = rig.families["good"]
+    rig.run()
+    assert len(rig.driver._orders._given_up) == 1
+    rig.attach("twin")  # its Choices are built, and would gain by it, too
+    rig.run()
+    assert rig.live("twin") == 2 and family.asked.count("aside") > 1
+    assert not rig.driver._orders._going
+
+
 @pytest.mark.parametrize("fault", ["fails", "breaks"])
 def test_what_fails_aside_costs_no_choice(fault: str) -> None:
     rig, family = bench(**{fault: "aside"})

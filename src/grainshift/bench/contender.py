@@ -120,10 +120,10 @@ def _serve(pipe: Connection, workload: Workload, peer: Peer, threads: int) -> No
         except Exception as fault:  # noqa: BLE001 - whatever a peer raises, it does not compete
             pipe.send((False, _sentence(fault)))
             return
-        pipe.send((True, told))
         with surroundings(workload.mode):
             calls = calls_per_reading(run, time.perf_counter, READING_S)
             turn = timed(run, time.perf_counter, calls)
+            pipe.send((True, told))  # and from here on it is stopped between its turns
             while True:
                 readings = pipe.recv()
                 _warm(run)

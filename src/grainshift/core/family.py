@@ -15,7 +15,8 @@ from grainshift.core.site import Named, Place, Site
 class Recipe:
     """Work for a builder in another process: `function` of `module`, given JSON arguments.
 
-    It runs in an empty folder of its own and leaves there what the family then loads.
+    It runs in an empty folder of its own and leaves there what the family then loads. Equal recipes
+    are done once: the family then keeps what they left, or asks for them again.
 
     aside: whether a Choice can be built without it, only not as well. It is then built at once,
         and again from what the recipe leaves.

@@ -15,10 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+import psutil  # type: ignore[import-untyped]
+
 from grainshift.core.family import Recipe
 
 _CHILD = Path(__file__).with_name("build_child.py")
 _TAIL_BYTES = 1 << 16
+_ENOUGH = 0.25  # of a core: who gets that much is not in need of haste
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class _Running:
     child: "subprocess.Popen[bytes]"
     started_s: float
     errors: IO[bytes]
+    looked_s: float
+    worked_s: float = 0.0
     hurried: bool = False
 
 
@@ -49,8 +54,8 @@ class Builders:
     Folders of failed recipes go at once, the others when they are discarded or at `close`, and
     those of a process that was killed when the next one begins to build in the same room.
 
-    A build gets what cores nobody else wants. Where that does not get it done in `patience_s`,
-    it begins again and takes its small part.
+    A build gets what cores nobody else wants. Where that is next to nothing for `patience_s`, it
+    begins again and takes its small part. What is done aside has one builder more, for itself.
     """
 
     room: Path
@@ -79,8 +84,11 @@ class Builders:
             else:
                 outcomes.append(outcome)
         self._running = going
-        while self._waiting and len(self._running) < self.count:
-            order, recipe = self._waiting.popleft()
+        for order, recipe in list(self._waiting):
+            beside = sum(one.recipe.aside == recipe.aside for one in self._running)
+            if beside >= (1 if recipe.aside else self.count):
+                continue
+            self._waiting.remove((order, recipe))
             try:
                 self._running.append(self._start(order, recipe, at_s))
             except Exception as fault:  # noqa: BLE001 - a fault of a build turns into an outcome
@@ -122,22 +130,27 @@ class Builders:
             errors.close()
             self.discard(folder)
             raise
-        return _Running(order, recipe, folder, child, at_s, errors)
+        return _Running(order, recipe, folder, child, at_s, errors, looked_s=at_s)
 
     def _hurry(self, running: _Running, at_s: float) -> Outcome | None:
         """Begin a build again that idle priority does not get done."""
-        if running.hurried or at_s - running.started_s <= self.patience_s:
+        if running.hurried or at_s - running.looked_s <= self.patience_s:
+            return None
+        worked_s, before_s = _worked_s(running.child.pid), running.worked_s
+        running.looked_s, running.worked_s = at_s, worked_s
+        if worked_s - before_s > _ENOUGH * self.patience_s:
             return None
         _kill(running.child)
-        running.hurried = True
-        shutil.rmtree(running.folder, ignore_errors=True)
+        self.discard(running.folder)
         try:
-            Path(running.folder).mkdir(mode=0o700)
+            running.folder = tempfile.mkdtemp(prefix="build-", dir=self._own)
             running.child = _spawn(running.recipe, running.folder, running.errors, hurried=True)
-        except OSError as fault:
+        except Exception as fault:  # noqa: BLE001 - a fault of a build turns into an outcome
             running.errors.close()
+            self.discard(running.folder)
             seconds = at_s - running.started_s
             return Outcome(running.order, "", seconds, f"no builder could start: {fault}")
+        running.hurried = True
         return None
 
     def _end(self, running: _Running, at_s: float) -> Outcome | None:
@@ -181,6 +194,17 @@ def _spawn(
             # kernel may weigh each session as one (autogroup), and idle priority counts inside.
             process_group=0,
         )
+
+
+def _worked_s(leader: int) -> float:
+    """The CPU time of a process and all it began."""
+    seconds = 0.0
+    with contextlib.suppress(psutil.Error):
+        first = psutil.Process(leader)
+        for process in (first, *first.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                seconds += sum(process.cpu_times()[:4])  # its own, and of those that ended
+    return seconds
 
 
 def _kill(child: "subprocess.Popen[bytes]") -> None:

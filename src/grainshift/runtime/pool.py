@@ -22,10 +22,10 @@ _IDLE_TAKES = 64
 _use_count = getattr(torch._C, "_storage_Use_Count", None)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Block:
     memory: Tensor
-    taken_at: int = 0
+    used_at: int = 0  # the take at which it was last found in use
 
     @property
     def is_free(self) -> bool:
@@ -37,7 +37,9 @@ class _Block:
 
 @dataclass
 class Pool:
-    """Blocks for float tensors; one that is not taken again for a while goes back to the system.
+    """Blocks for float tensors; one that was in no use for many takes goes back to the system.
+
+    All of them do when the pool is dropped.
 
     Threads may share it. Where this PyTorch does not tell who refers to a block, every tensor is a
     fresh one.
@@ -52,22 +54,26 @@ class Pool:
         """A float tensor with anything in it."""
         wanted = 4 * math.prod(sizes)
         if _use_count is None or wanted < _LEAST_BYTES:
-            return torch.empty(sizes)
+            return torch.empty(sizes, dtype=torch.float32, device="cpu")
         with self._lock, torch.inference_mode(False):
             self._takes += 1
-            free = [block for block in self._blocks if block.is_free]
+            free = []
+            for block in self._blocks:
+                if block.is_free:
+                    free.append(block)
+                else:
+                    block.used_at = self._takes
             fits = [block for block in free if wanted <= len(block.memory) <= 2 * wanted]
-            block = min(fits, key=lambda one: len(one.memory), default=None)
-            idle = [one for one in free if self._takes - one.taken_at > self.idle_takes]
-            for one in idle:
-                if one is not block:
-                    self._blocks.remove(one)
-            if block is None:
-                block = _Block(_fresh(_class_of(wanted)))
-                self._blocks.append(block)
-            block.taken_at = self._takes
+            found = min(fits, key=lambda one: len(one.memory), default=None)
+            for block in free:
+                if block is not found and self._takes - block.used_at > self.idle_takes:
+                    self._blocks.remove(block)
+            if found is None:
+                found = _Block(_fresh(_class_of(wanted)))
+                self._blocks.append(found)
+            found.used_at = self._takes
             # As `data` it has a version of its own: what is written to one changes no other.
-            return block.memory[:wanted].view(torch.float32).view(sizes).data
+            return found.memory[:wanted].view(torch.float32).view(sizes).data
 
     @property
     def held_bytes(self) -> int:
@@ -85,10 +91,10 @@ def _class_of(wanted: int) -> int:
 def _fresh(size: int) -> Tensor:
     """New memory, on huge pages where it is large enough and the system has them."""
     if size < _HUGE_BYTES:
-        return torch.empty(size, dtype=torch.uint8)
-    whole = torch.empty(size + _HUGE_BYTES, dtype=torch.uint8)
+        return torch.empty(size, dtype=torch.uint8, device="cpu")
+    whole = torch.empty(size + _HUGE_BYTES, dtype=torch.uint8, device="cpu")
     skipped = -whole.data_ptr() % _HUGE_BYTES
-    memory = torch.empty(0, dtype=torch.uint8)
+    memory = torch.empty(0, dtype=torch.uint8, device="cpu")
     memory.set_(whole.untyped_storage(), skipped, (size,), (1,))  # a slice would refer to it twice
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).madvise(
@@ -99,7 +105,7 @@ def _fresh(size: int) -> Tensor:
 
 def _uses_of_one() -> int:
     """How many references are counted where there is none but a block's own."""
-    memory = torch.empty(1, dtype=torch.uint8)
+    memory = torch.empty(1, dtype=torch.uint8, device="cpu")
     count: int = _use_count(memory.untyped_storage()._cdata) if _use_count is not None else 0
     return count
 

@@ -340,21 +340,35 @@ class Driver:
                 self._load(place, order, "", 0.0)
 
     def _end(self, outcome: Outcome, orders: Sequence[Order]) -> None:
-        """Go on with what waited for a build. All but the first find done what they need."""
+        """Go on with what waited for a build. All but the first ask again for what they need."""
+        folder, is_first = outcome.folder, True
         for order in orders:
-            is_first = order is orders[0]
-            folder = outcome.folder if is_first else ""
             place = self._places.get(order.site_key)
             if place is None or place.number != order.place:  # built for a Site that went stale
-                self._discard(folder)
+                continue
+            if outcome.failure:
+                self._fail_at(order, outcome.failure)
+            elif not is_first:
+                self._build_again(place, order)
             elif order.aside:
-                self._improve(place, order, folder, outcome.failure)
-            elif outcome.failure:
-                self._fail(order, outcome.failure)
-            elif is_first:
-                self._load(place, order, folder, outcome.seconds)
+                self._improve(place, order, folder)
             else:
-                self._build(place, order.bucket, order.arm)
+                self._load(place, order, folder, outcome.seconds)
+            is_first = False
+        if is_first:
+            self._discard(folder)
+
+    def _fail_at(self, order: Order, failure: str) -> None:
+        if order.aside:
+            self._faults.tell("a build aside failed", RuntimeError(failure))
+        else:
+            self._fail(order, failure)
+
+    def _build_again(self, place: _Place, order: Order) -> None:
+        if not order.aside:
+            self._build(place, order.bucket, order.arm)
+        elif not self._build_aside(place, order):
+            self._improve(place, order, "")
 
     def _fail(self, order: Order, reason: str) -> None:
         at_s = self._ports.clock()
@@ -372,27 +386,28 @@ class Driver:
         place.runners[bucket, arm], place.folders[bucket, arm] = runner, folder
         took_s = build_s + self._ports.clock() - at_s
         self._queue.append(Built(at_s, order.site_key, bucket, arm, took_s, runner.held_bytes))
-        self._faults.answer(
-            "nothing can be built aside", lambda: self._build_aside(place, order), None
-        )
+        self._build_aside(place, order)
 
     def _runner(self, place: _Place, order: Order, folder: str) -> Runner:
         choice = place.choices[order.bucket][order.arm]
         return place.family.build(place.model, place.site, order.bucket, choice, folder)
 
-    def _build_aside(self, place: _Place, order: Order) -> None:
-        """Have done what makes a Choice better that is built already."""
+    def _build_aside(self, place: _Place, order: Order) -> bool:
+        """Have done what makes a Choice better that is built already, if there is such a thing."""
         choice = place.choices[order.bucket][order.arm]
-        recipe = place.family.recipe(place.site, order.bucket, choice)
-        if recipe is not None and recipe.aside:
-            self._orders.place(replace(order, aside=True), recipe)
 
-    def _improve(self, place: _Place, order: Order, folder: str, failure: str) -> None:
+        def submit() -> bool:
+            recipe = place.family.recipe(place.site, order.bucket, choice)
+            if recipe is None or not recipe.aside:
+                return False
+            self._orders.place(replace(order, aside=True), recipe)
+            return True
+
+        return self._faults.answer("nothing can be built aside", submit, False)
+
+    def _improve(self, place: _Place, order: Order, folder: str) -> None:
         """Build a Choice anew from what was done aside; its trials and its standing remain."""
         at, slot = (order.bucket, order.arm), place.slot
-        if failure:
-            self._faults.tell("a build aside failed", RuntimeError(failure))
-            return
         try:
             runner = self._runner(place, order, folder)
         except Exception as fault:  # noqa: BLE001 - what was built without it stays

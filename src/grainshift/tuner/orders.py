@@ -22,13 +22,19 @@ class Order:
 
 @dataclass(slots=True)
 class Orders:
-    """What the builders were given, and who waits for the same."""
+    """What the builders were given, and who waits for the same.
+
+    What failed aside is not tried again: nobody needs it.
+    """
 
     builders: Workshop
     _going: list[tuple[Recipe, list[Order]]] = field(default_factory=list)
+    _given_up: list[Recipe] = field(default_factory=list)
 
     def place(self, order: Order, recipe: Recipe) -> None:
         """Have a recipe done, unless it is under way for someone else."""
+        if recipe in self._given_up:
+            return
         for going, waiting in self._going:
             if going == recipe:
                 waiting.append(order)
@@ -42,7 +48,10 @@ class Orders:
 
     def _waiting(self, outcome: Outcome) -> list[Order]:
         for entry in self._going:
-            if entry[1][0] == outcome.order:
+            recipe, orders = entry
+            if orders[0] == outcome.order:
                 self._going.remove(entry)
-                return entry[1]
+                if outcome.failure and recipe.aside:
+                    self._given_up.append(recipe)
+                return orders
         return []

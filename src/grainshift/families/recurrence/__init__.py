@@ -57,7 +57,9 @@ class Recurrence:
     _installed: _Installed = field(
         default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
     )
-    _pool: Pool = field(default_factory=Pool, init=False, repr=False, compare=False)
+    _pools: WeakValueDictionary[str, Pool] = field(  # gone with the last Choice that trains
+        default_factory=WeakValueDictionary, init=False, repr=False, compare=False
+    )
 
     @property
     def name(self) -> str:
@@ -171,6 +173,14 @@ class Recurrence:
         native = _swift.native(self.kernels)
         path = native.keep(folder) if folder else native.kept()
         return None if path is None else _swift.load(path)
+
+    @property
+    def _pool(self) -> Pool:
+        """What all layers that train take their buffers from."""
+        pool = self._pools.get("training")
+        if pool is None:
+            pool = self._pools["training"] = Pool()
+        return pool
 
     def _share(self, layer: nn.Module, kind: str, make: Callable[[], Any]) -> Any:
         """What all Choices of one kind at a layer have in common, gone when the last of them is."""
