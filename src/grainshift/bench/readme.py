@@ -12,6 +12,7 @@ _HEADLINES = {
     "tuner": ("stationary bandit", "shifted bandit", "turncoat bandit"),
     "recurrence": ("summary",),
 }
+_GAINS = frozenset({"recurrence"})
 
 
 def stored(folder: Path) -> dict[str, Report]:
@@ -23,10 +24,12 @@ def stored(folder: Path) -> dict[str, Report]:
 
 
 def headlines(reports: Mapping[str, Report]) -> dict[str, Report]:
-    """The Reports without the rows that only a reader of all figures wants."""
+    """The Reports without the rows that only a reader of all figures wants, what users gain first."""
     return {
-        name: replace(report, rows=tuple(row for row in report.rows if _is_headline(name, row)))
-        for name, report in reports.items()
+        name: replace(
+            reports[name], rows=tuple(row for row in reports[name].rows if _is_headline(name, row))
+        )
+        for name in sorted(reports, key=lambda name: (name not in _GAINS, name))
     }
 
 
