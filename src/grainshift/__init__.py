@@ -30,13 +30,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from grainshift import api
+if not TYPE_CHECKING:  # or type checkers would take any name for one of ours
 
-    globals()[name] = getattr(api, name)
-    return globals()[name]
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from grainshift import api
+
+        globals()[name] = getattr(api, name)
+        return globals()[name]
 
 
 def __dir__() -> list[str]:

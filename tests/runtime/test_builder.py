@@ -314,7 +314,6 @@ def test_the_parents_death_ends_the_child_and_the_next_one_sweeps(
     mark = tmp_path / "mark"
     text = PARENT.format(tests=str(Path(__file__).parent), room=str(room), mark=str(mark))
     parent = subprocess.Popen([sys.executable, "-c", text])
-    grandchild = 0
     try:
         wait_until(mark.exists)
         child, grandchild = (int(word) for word in mark.read_text().split())
@@ -324,12 +323,10 @@ def test_the_parents_death_ends_the_child_and_the_next_one_sweeps(
         assert len(list(room.glob("session-*"))) == 2
         parent.send_signal(signal.SIGKILL)
         parent.wait()
-        wait_until(lambda: not is_alive(child))
+        wait_until(lambda: not is_alive(child) and not is_alive(grandchild))
     finally:
         parent.kill()
         parent.wait()
-        if grandchild:
-            os.kill(grandchild, signal.SIGKILL)
     heir = Builders(room)
     heir.submit(1, recipe("tell"))
     (outcome,) = outcomes(heir)

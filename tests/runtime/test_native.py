@@ -97,6 +97,25 @@ def test_other_sources_and_flags_are_another_library(library: Native) -> None:
     assert library.build() != other.build()
 
 
+def test_what_cannot_be_loaded_is_not_kept(library: Native, tmp_path: Path) -> None:
+    (tmp_path / "small.so").write_text("garbage")
+    with pytest.raises(OSError, match="cannot be loaded"):
+        library.keep(str(tmp_path))
+    assert library.kept() is None and library.build() is not None
+    spare = dataclasses.replace(library, name="spare", flags=("-DSPARE",), needed=False)
+    (tmp_path / "spare.so").write_text("garbage")
+    assert spare.keep(str(tmp_path)) is None and spare.is_given_up
+
+
+def test_what_is_kept_needs_no_compiler_any_more(
+    library: Native, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = library.build()
+    monkeypatch.setattr(natives, "find_compiler", lambda: None)
+    natives._key.cache_clear()
+    assert library.kept() == path and library.is_possible
+
+
 def test_without_a_compiler_nothing_is_possible(
     library: Native, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,6 +102,14 @@ def test_floats_are_floats_whatever_the_default_is(default: torch.dtype) -> None
         torch.set_default_dtype(torch.float32)
 
 
+def test_small_takes_count_as_well() -> None:
+    pool = Pool(idle_takes=3)
+    pool.take(16 * LARGE)
+    for _ in range(5):
+        pool.take(8)
+    assert pool.held_bytes == 0
+
+
 def test_the_same_takes_need_no_more_memory_the_hundredth_time() -> None:
     pool, seen = Pool(), []
     for _ in range(100):

@@ -24,7 +24,7 @@ def stored(folder: Path) -> dict[str, Report]:
 
 
 def headlines(reports: Mapping[str, Report]) -> dict[str, Report]:
-    """The Reports without the rows that only a reader of all figures wants, what users gain first."""
+    """The Reports without the rows that few readers want; what users gain comes first."""
     return {
         name: replace(
             reports[name], rows=tuple(row for row in reports[name].rows if _is_headline(name, row))

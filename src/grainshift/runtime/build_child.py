@@ -29,19 +29,25 @@ def step_back(*, hurried: bool) -> None:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
-def die_with_parent(parent: int) -> None:
+def die_with_parent(parent: int, by: int = signal.SIGKILL) -> None:
     """Ask the kernel to end this process when its parent ends."""
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, by)
     if os.getppid() != parent:  # it ended before the kernel knew
         sys.exit(1)
+
+
+def _end_all(*_: object) -> None:
+    """End this process and what it began, such as a compiler."""
+    os.killpg(os.getpid(), signal.SIGKILL)
 
 
 def main() -> None:
     """Read a recipe from standard input and do it in the folder it names."""
     order = json.load(sys.stdin)
     step_back(hurried=order["hurried"])
-    die_with_parent(order["parent"])
+    signal.signal(signal.SIGRTMIN, _end_all)
+    die_with_parent(order["parent"], signal.SIGRTMIN)
     sys.path[:] = order["path"]
     os.chdir(Path(order["folder"]))
     try:

@@ -5,6 +5,7 @@ user's that nobody else may write, in a folder of which the same is true, and wh
 the hash that was written beside it when it was built.
 """
 
+import ctypes
 import hashlib
 import os
 import platform
@@ -64,6 +65,11 @@ class Native:
             return None
         if not (built := Path(folder) / f"{self.name}.so").exists():
             return self.kept()  # it was kept already when the recipe was made
+        if reason := _unloadable(built):
+            if self.needed:
+                raise OSError(f"what {find_compiler()} built cannot be loaded: {reason}")
+            _write(self._failure, reason.encode())
+            return None
         content = built.read_bytes()
         _write(self._path, content)
         _write(_seal(self._path), _hash(content).encode())
@@ -126,6 +132,15 @@ def compile_here(compiler: str, jobs: Sequence[Job], folder: str = ".") -> None:
             (Path(folder) / f"{name}.failed").write_text(failure)
 
 
+def _unloadable(library: Path) -> str:
+    """Why a library cannot be loaded; empty when it can."""
+    try:
+        ctypes.CDLL(str(library))
+    except OSError as fault:
+        return str(fault)
+    return ""
+
+
 def _compile(compiler: str, main: str, flags: Sequence[str], target: str) -> str:
     """What the compiler says when it fails; empty when it did not."""
     try:
@@ -147,12 +162,15 @@ def _compile(compiler: str, main: str, flags: Sequence[str], target: str) -> str
 
 @cache
 def _key(sources: Path, flags: tuple[str, ...]) -> str:
-    """What a built library depends on: its sources, the compiler and its flags, the processor."""
+    """What a built library depends on: its sources, the flags, the processor.
+
+    Not the compiler: what is kept runs where there is none.
+    """
     told = hashlib.sha256()
     for path in sorted(sources.iterdir()):
         if path.suffix in (".h", ".cpp"):
             told.update(path.name.encode() + path.read_bytes())
-    for word in (*_FLAGS, *flags, find_compiler() or "", *_processor()):
+    for word in (*_FLAGS, *flags, *_processor()):
         told.update(word.encode() + b"\0")
     return told.hexdigest()[:24]
 

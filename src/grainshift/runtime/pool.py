@@ -53,11 +53,11 @@ class Pool:
     def take(self, *sizes: int) -> Tensor:
         """A float tensor with anything in it."""
         wanted = 4 * math.prod(sizes)
-        if _use_count is None or wanted < _LEAST_BYTES:
+        if _use_count is None or (wanted < _LEAST_BYTES and not self._blocks):
             return torch.empty(sizes, dtype=torch.float32, device="cpu")
         with self._lock, torch.inference_mode(False):
             self._takes += 1
-            free = []
+            free: list[_Block] = []
             for block in self._blocks:
                 if block.is_free:
                     free.append(block)
@@ -68,6 +68,8 @@ class Pool:
             for block in free:
                 if block is not found and self._takes - block.used_at > self.idle_takes:
                     self._blocks.remove(block)
+            if wanted < _LEAST_BYTES:
+                return torch.empty(sizes, dtype=torch.float32, device="cpu")
             if found is None:
                 found = _Block(_fresh(_class_of(wanted)))
                 self._blocks.append(found)

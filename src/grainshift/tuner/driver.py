@@ -359,9 +359,9 @@ class Driver:
             self._discard(folder)
 
     def _fail_at(self, order: Order, failure: str) -> None:
-        if order.aside:
-            self._faults.tell("a build aside failed", RuntimeError(failure))
-        else:
+        what = "a build aside failed" if order.aside else "a Choice could not be built"
+        self._faults.tell(what, RuntimeError(failure))
+        if not order.aside:
             self._fail(order, failure)
 
     def _build_again(self, place: _Place, order: Order) -> None:
