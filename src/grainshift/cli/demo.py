@@ -6,7 +6,7 @@ Wires the parts in `stage`; every figure is measured in the run that shows it.
 import random
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from typing import Annotated
 
@@ -23,8 +23,6 @@ from grainshift.cli.stage.feed import Feed
 from grainshift.cli.stage.pairs import Contest
 from grainshift.cli.stage.phases import Phase, Record, Tour, stock_alone
 from grainshift.cli.stage.screen import open_screen, story_line
-from grainshift.environment import environment
-from grainshift.families.recurrence import Recurrence
 from grainshift.journal import Journal
 from grainshift.machine import find_machine
 
@@ -84,22 +82,11 @@ def _measure_alone(console: Console, contest: Contest, seconds: float) -> list[f
             " it.",
             highlight=False,
         )
-        _compile(console)
         console.print(f"First, stock PyTorch alone for {alone_s:.0f} s …", highlight=False)
         return stock_alone(contest, alone_s, time.perf_counter)
     except KeyboardInterrupt:
         console.print("Ended before anything was tuned.")
         return []
-
-
-def _compile(console: Console) -> None:
-    """Have the kernels there before anything is measured; two busy models leave no core for it."""
-    kernels = Recurrence(kernels=environment().kernels_folder)
-    if kernels.is_compiled:
-        return
-    console.print("Its kernels are compiled first, once on this machine …", highlight=False)
-    with suppress(OSError):  # the report says what that means
-        kernels.compile()
 
 
 def _phases(seconds: float, tuned: torch.nn.Module) -> Sequence[Phase]:

@@ -77,21 +77,11 @@ class Recurrence:
         native = None if self.kernels is None else _library.native(self.kernels)
         return native if native is not None and native.is_possible else None
 
-    @property
-    def is_compiled(self) -> bool:
-        """Whether `compile` has nothing left to do."""
-        return all(one.kept() or not one.is_possible for one in self._natives)
-
     def compile(self) -> None:
         """Build here and now what `tune` has built while a model runs."""
-        for native in self._natives:
-            if native.is_possible:
+        for native in (self.native, self.kernels and _swift.native(self.kernels)):
+            if native:
                 native.build()
-
-    @property
-    def _natives(self) -> Sequence[Native]:
-        folder = self.kernels
-        return () if folder is None else (_library.native(folder), _swift.native(folder))
 
     def find(self, model: nn.Module) -> tuple[Sequence[Site], Sequence[tuple[str, str]]]:
         """The Sites in a model, and (path, reason) of each place that cannot be one."""
