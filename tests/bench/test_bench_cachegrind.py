@@ -11,12 +11,13 @@ from grainshift.families.recurrence.choice import planned, rolled, unrolled
 from grainshift.families.recurrence.shape import Shape
 
 SMALL = CACHES[1]
+where_valgrind_is = pytest.mark.skipif(
+    bool(cachegrind.why_not()), reason=cachegrind.why_not() or "it is"
+)
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if reason := cachegrind.why_not():
-        pytest.skip(reason)
     return cachegrind.compile_into(tmp_path_factory.mktemp("cachegrind"))
 
 
@@ -26,6 +27,7 @@ def off_points(workload: Workload, counted: Hits) -> float:
     return 100.0 * max(off)
 
 
+@where_valgrind_is
 def test_the_kernels_do_what_a_plan_says_and_the_model_knows(program: Path) -> None:
     def workload(choice: Choice) -> Workload:
         return Workload(Shape("LSTM", 256, 64, 2, 1, True), 1, 16, choice)
@@ -41,6 +43,7 @@ def test_the_kernels_do_what_a_plan_says_and_the_model_knows(program: Path) -> N
 
 
 @pytest.mark.slow
+@where_valgrind_is
 def test_all_workloads_are_modelled_within_the_limit(program: Path) -> None:
     rows = cachegrind.run()
     assert len({row.workload for row in rows}) >= 6

@@ -17,10 +17,24 @@ from grainshift.machine.gauges.gauge import Gauge, Ground, Moment, Usage
 from grainshift.machine.perf_event import _READING, Counter, Event, open_counter
 
 
+def opened(event: Event) -> Counter | None:
+    return open_counter(event, [threading.get_native_id()])
+
+
+def may_count() -> bool:
+    counter = opened(Event.PAGE_FAULTS)
+    if counter is not None:
+        counter.close()
+    return counter is not None
+
+
+KERNEL = tuple(map(int, platform.release().split(".")[:2]))
+counts = pytest.mark.skipif(not may_count(), reason="this kernel lets us count nothing")
+
+
 def needed(event: Event) -> Counter:
-    counter = open_counter(event, [threading.get_native_id()])
-    if counter is None:
-        pytest.skip("this kernel lets us count nothing")
+    counter = opened(event)
+    assert counter is not None  # else the test is marked
     return counter
 
 
@@ -30,6 +44,7 @@ def touch_pages(pages: int) -> None:
             block[page * mmap.PAGESIZE] = 1
 
 
+@counts
 def test_it_counts_page_faults_of_this_thread() -> None:
     counter = needed(Event.PAGE_FAULTS)
     before = counter.read()
@@ -38,6 +53,7 @@ def test_it_counts_page_faults_of_this_thread() -> None:
     counter.close()
 
 
+@counts
 def test_threads_started_later_are_counted_too() -> None:
     counter = needed(Event.TASK_CLOCK_NS)
     before = counter.read()
@@ -48,9 +64,9 @@ def test_threads_started_later_are_counted_too() -> None:
     counter.close()
 
 
+@counts
+@pytest.mark.skipif(KERNEL < (5, 13), reason="this kernel cannot tell threads from processes")
 def test_processes_started_later_are_not_ours() -> None:
-    if tuple(map(int, platform.release().split(".")[:2])) < (5, 13):
-        pytest.skip("this kernel cannot tell threads from processes")
     counter = needed(Event.PAGE_FAULTS)
     before = counter.read()
     subprocess.run([sys.executable, "-c", "b'x' * (64 << 20)"], check=True)

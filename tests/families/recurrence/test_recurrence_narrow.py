@@ -19,6 +19,9 @@ from grainshift.families.recurrence.train import Turned, build
 from grainshift.families.recurrence.weights import current
 from grainshift.runtime.pool import Pool
 
+pytestmark = pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="only an x86-64 processor stands in for these"
+)
 PROCESSORS = {
     "SSE": ("-march=x86-64",),
     "NEON": ("-march=x86-64", "-D__aarch64__"),  # as wide as SSE, with twice the registers
@@ -28,8 +31,6 @@ PROCESSORS = {
 
 @pytest.fixture(scope="module", params=PROCESSORS)
 def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Library:
-    if platform.machine() != "x86_64":
-        pytest.skip("only an x86-64 processor stands in for these")
     whole = native(Path(tmp_path_factory.mktemp("narrow")))
     path = dataclasses.replace(whole, flags=(*PROCESSORS[request.param], "-O1")).build()
     assert path is not None
